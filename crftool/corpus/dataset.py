@@ -1,0 +1,207 @@
+"""Sequences as flat arrays, and the encoder that makes them from columns.
+
+The same encoder serves `learn` and `tag`: a feature cannot mean two things.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crftool.corpus.observations import NONE, Observations
+from crftool.corpus.reader import display_name, read_tokens
+from crftool.corpus.values import ValueIndex
+from crftool.errors import DataError
+from crftool.kernels.keys import KeyTable
+from crftool.kernels.strings import StringTable
+
+UNKNOWN_LABEL = -1
+MAX_LABELS = 32_000
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """How many weights there are, and where each lies in theta.
+
+    theta = unigram rows [O][Y], then bigram blocks [Ob][R][Y]; R = Y, or Y + 1 with a begin label.
+    """
+
+    Y: int
+    O: int                           # noqa: E741  unigram observations
+    Ob: int                          # bigram observations
+    begin_label: bool
+
+    @property
+    def R(self):
+        return self.Y + self.begin_label
+
+    @property
+    def F(self):
+        return self.O * self.Y + self.Ob * self.R * self.Y
+
+    def split(self, theta):
+        """Views (mu [O][Y], lam [Ob][R][Y]) of a weight vector."""
+        cut = self.O * self.Y
+        return theta[:cut].reshape(self.O, self.Y), theta[cut:].reshape(self.Ob, self.R, self.Y)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Encoded sequences. Positions with the same bigram observations share a transition id."""
+
+    offsets: np.ndarray              # [S + 1] int64  first token of each sequence
+    unigrams: np.ndarray             # [N][K]  int32  observation of each U template, NONE if not known
+    transition: np.ndarray           # [N]     int32  transition id; unused at a first token w/o begin label
+    bigrams: np.ndarray              # [C][Kb] int32  bigram observations of each transition, NONE if not known
+    labels: np.ndarray | None = None # [N]     int32  gold labels
+
+    @property
+    def S(self):
+        return len(self.offsets) - 1
+
+    @property
+    def N(self):
+        return len(self.transition)
+
+    @property
+    def nbytes(self):
+        return sum(array.nbytes for array in (self.offsets, self.unigrams, self.transition, self.bigrams,
+                                              self.labels) if array is not None)
+
+
+def _transitions(bigrams, offsets, begin_label):
+    """(transition [N], distinct rows [C][Kb]) of a matrix of bigram observations [N][Kb]; C >= 1.
+
+    Without a begin label first tokens have no transition; their id is 0 and is not used.
+    """
+    table = KeyTable(bigrams.shape[1])
+    used = np.ones(len(bigrams), bool)
+    if not begin_label:
+        used[offsets[:-1]] = False
+    ids = np.empty(np.count_nonzero(used), np.int32)
+    table.intern_rows(np.ascontiguousarray(bigrams[used]), ids)
+    transition = np.zeros(len(bigrams), np.int32)
+    transition[used] = ids
+    rows = np.frombuffer(table.arrays()[0], np.int32).reshape(len(table), bigrams.shape[1])
+    return transition, rows.copy() if len(rows) else np.full((1, bigrams.shape[1]), NONE, np.int32)
+
+
+class Encoder:
+    """Columns to observation ids."""
+
+    def __init__(self, template, labels, begin_label, values, unigrams, bigrams):
+        self.template = template
+        self.labels = labels                         # [Y] bytes
+        self.begin_label = begin_label
+        self.values = values
+        self.unigrams, self.bigrams = unigrams, bigrams
+        self.label_table = StringTable()
+        for label in labels:
+            self.label_table.intern(label)
+
+    @property
+    def space(self):
+        return FeatureSpace(len(self.labels), self.unigrams.size, self.bigrams.size, self.begin_label)
+
+    def check_columns(self, tokens):
+        if tokens.columns < self.template.columns:
+            line = self.template.line_needing(tokens.columns)
+            raise DataError(
+                display_name(tokens.path), tokens.line(0),
+                f"{tokens.columns} columns, but the template needs {self.template.columns}",
+                f"give it the columns of the training data (template line {line.line}: "
+                f"{line.text.decode('utf-8', 'backslashreplace')})")
+
+    def encode(self, tokens, label_column=None):
+        """The Dataset of a block of tokens; with a label column, its labels (UNKNOWN_LABEL if new)."""
+        self.check_columns(tokens)
+        ids, offsets = self.values.ids(tokens), tokens.offsets
+        unigrams = self.unigrams.find(self.values, ids, offsets, True)
+        bigrams = self.bigrams.find(self.values, ids, offsets, self.begin_label)
+        transition, rows = _transitions(bigrams, offsets, self.begin_label)
+        labels = None if label_column is None else tokens.intern(label_column, self.label_table, False)
+        return Dataset(offsets, unigrams, transition, rows, labels)
+
+    def weights_per_line(self):
+        """[(line, observations, weights)] of every template, U lines first. Shared observations count for
+        the first template of their table."""
+        census = []
+        for kind, width in ((self.unigrams, len(self.labels)), (self.bigrams, self.space.R * len(self.labels))):
+            counted = np.zeros(kind.size, bool)
+            for k, line in enumerate(kind.lines):
+                rows = kind.rows[kind.table_of[k]]
+                rows = np.unique(rows[rows >= 0])
+                fresh = rows[~counted[rows]]
+                counted[fresh] = True
+                census.append((line, len(fresh), len(fresh) * width))
+        return census
+
+
+def read_training_data(path, template, begin_label=False, min_count=1, more_labels=()):
+    """(Encoder, Dataset) of a training file.
+
+    `more_labels`: labels that the model shall know although the file may lack them.
+    """
+    values = ValueIndex(template)
+    unigrams, bigrams = Observations(template.unigrams), Observations(template.bigrams)
+    label_table = StringTable()
+    parts, N = [], 0
+    for tokens in read_tokens(path):
+        if not parts:
+            _check_training_columns(template, tokens)
+        ids = values.ids(tokens)
+        parts.append((tokens.offsets[:-1] + N, tokens.intern(tokens.columns - 1, label_table, True),
+                      unigrams.learn(values, ids, tokens.offsets, True),
+                      bigrams.learn(values, ids, tokens.offsets, begin_label)))
+        N += len(tokens)
+    if not parts:
+        raise DataError(display_name(path), 1, "no token to learn from", "check the step that writes it")
+    offsets, labels, unigram_ids, bigram_ids = (np.concatenate(part) for part in zip(*parts))
+    del parts
+    found = [label_table.text(i) for i in range(len(label_table))]
+    names = sorted({*found, *more_labels})
+    if len(names) > MAX_LABELS:
+        raise DataError(display_name(path), None, f"{len(names)} different labels in the last column",
+                        f"the label must be the last column, with at most {MAX_LABELS} values")
+    labels = np.array([names.index(name) for name in found], np.int32)[labels]
+    unigrams.number(values, unigram_ids, min_count)
+    bigrams.number(values, bigram_ids, min_count)
+    offsets = np.append(offsets, N)
+    transition, rows = _transitions(bigram_ids, offsets, begin_label)
+    encoder = Encoder(template, names, begin_label, values, unigrams, bigrams)
+    return encoder, Dataset(offsets, unigram_ids, transition, rows, labels)
+
+
+def read_labelled_data(path, encoder):
+    """The Dataset of a file whose last column is the gold label, encoded for a finished model; and the
+    labels [Y + more] by index, new ones of the file at the end."""
+    label_table = StringTable()
+    for label in encoder.labels:
+        label_table.intern(label)
+    parts, N, C = [], 0, 0
+    for tokens in read_tokens(path):
+        if tokens.columns <= encoder.template.columns:
+            raise DataError(display_name(path), tokens.line(0),
+                            f"{tokens.columns} columns, but {encoder.template.columns} and a label are needed",
+                            "add the gold label as the last column")
+        part = encoder.encode(tokens)
+        parts.append((part.offsets[:-1] + N, part.unigrams, part.transition + np.int32(C), part.bigrams,
+                      tokens.intern(tokens.columns - 1, label_table, True)))
+        N, C = N + part.N, C + len(part.bigrams)
+    if not parts:
+        raise DataError(display_name(path), 1, "no token to score", "check the step that writes it")
+    offsets, unigrams, transition, bigrams, labels = (np.concatenate(part) for part in zip(*parts))
+    names = [label_table.text(i) for i in range(len(label_table))]
+    return Dataset(np.append(offsets, N), unigrams, transition, bigrams, labels), names
+
+
+def _check_training_columns(template, tokens):
+    name = display_name(tokens.path)
+    if tokens.columns < 2:
+        raise DataError(name, tokens.line(0), "only one column",
+                        "training data needs columns to learn from and, last, the label")
+    if template.columns > tokens.columns - 1:
+        line = template.line_needing(tokens.columns - 1)
+        last = "the label" if template.columns == tokens.columns else "absent"
+        raise DataError(template.path, line.line,
+                        f"column {template.columns - 1} is {last} in {name}",
+                        f"use columns 0 to {tokens.columns - 2}")

@@ -1,0 +1,103 @@
+r"""The small pattern language of %t and %m, as Wapiti has it, on characters instead of bytes.
+
+    .            any character
+    \d \a \w     digit, letter, letter or digit      \l \u  lower-case, upper-case letter
+    \p \s        punctuation or symbol, white space  upper case (\D, \A, ...): anything else
+    \x           the character x itself
+    item*        any number of the item, as few as will do
+    item?        the item or nothing, the item if that will do
+    ^ first, $ last: start and end of the value
+
+Everything else stands for itself. Patterns run once per distinct value, so plain backtracking will do.
+"""
+
+import unicodedata
+
+CLASSES = {
+    "d": str.isdigit,
+    "a": str.isalpha,
+    "w": str.isalnum,
+    "l": str.islower,
+    "u": str.isupper,
+    "s": str.isspace,
+    "p": lambda c: unicodedata.category(c)[0] in "PS",
+}
+# Special in most regular expressions, ordinary here: worth a word to whoever expects the former.
+USUAL_SPECIALS = "[](){}|+"
+
+
+class PatternSyntaxError(ValueError):
+    pass
+
+
+class Pattern:
+    """One compiled pattern."""
+
+    def __init__(self, text):
+        self.text = text
+        self.surprises = []          # unescaped characters that other pattern languages treat as special
+        self._from_start = text.startswith("^")
+        self._to_end = False
+        self._items = []             # (test of one character, "" or "*" or "?")
+        self._parse(text[1:] if self._from_start else text)
+
+    def _parse(self, text):
+        i = 0
+        while i < len(text):
+            if text[i] == "$" and i == len(text) - 1:
+                self._to_end = True
+                return
+            if text[i] in "*?":
+                raise PatternSyntaxError(f"nothing for the '{text[i]}' to repeat")
+            if text[i] == "\\":
+                if i + 1 == len(text):
+                    raise PatternSyntaxError("a backslash at the end")
+                test = self._escape(text[i + 1])
+                i += 2
+            else:
+                if text[i] in USUAL_SPECIALS:
+                    self.surprises.append(text[i])
+                test = (lambda c: True) if text[i] == "." else text[i].__eq__
+                i += 1
+            repeat = text[i] if i < len(text) and text[i] in "*?" else ""
+            i += len(repeat)
+            self._items.append((test, repeat))
+
+    @staticmethod
+    def _escape(letter):
+        if letter in CLASSES:
+            return CLASSES[letter]
+        if letter.lower() in CLASSES:
+            test = CLASSES[letter.lower()]
+            return lambda c: not test(c)
+        return letter.__eq__
+
+    def _match(self, k, text, position):
+        """Where a match of the items from k ends that starts at `position`; -1 if there is none."""
+        while k < len(self._items):
+            test, repeat = self._items[k]
+            here = position < len(text) and test(text[position])
+            if repeat == "*":
+                end = self._match(k + 1, text, position)
+                if end >= 0 or not here:
+                    return end
+                position += 1
+                continue
+            if repeat == "?":
+                end = self._match(k + 1, text, position + 1) if here else -1
+                if end >= 0:
+                    return end
+            elif here:
+                position += 1
+            else:
+                return -1
+            k += 1
+        return -1 if self._to_end and position < len(text) else position
+
+    def search(self, text):
+        """The leftmost match, or None."""
+        for start in range(1 if self._from_start else len(text) + 1):
+            end = self._match(0, text, start)
+            if end >= 0:
+                return text[start:end]
+        return None

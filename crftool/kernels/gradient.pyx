@@ -1,0 +1,161 @@
+"""Log loss and its gradient over a block of sequences, in two phases.
+
+1. `losses`: per sequence scores, forward-backward, residuals r[t] = p(y_t | x) - 1{y_t}. Sequences are
+   independent; each writes its own rows.
+2. `accumulate`: residuals are added to the gradient rows of the observations. A task owns whole templates,
+   and templates that may produce the same observation belong to one task, so no two tasks write one row
+   and each row adds up in token order: the result has the same bits for any number of threads.
+   Transition expectations go to lanes that are fixed in the same way.
+"""
+
+from libc.math cimport isfinite
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from crftool.kernels.lattice cimport forward_backward
+from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
+
+cdef enum:
+    GRAIN = 8                    # sequences that a thread takes at a time
+
+
+cdef inline bint beaten(int64_t Y, const double* p, int32_t label) noexcept nogil:
+    """Whether another label is more probable; the first of equals wins, as in decoding."""
+    cdef int64_t y
+    for y in range(Y):
+        if p[y] > p[label] or (p[y] == p[label] and y < label):
+            return True
+    return False
+
+
+def losses(
+    const double[:, ::1] mu_weights,     # in  [O][Y]      unigram weights
+    const double[:, :, ::1] lam_weights, # in  [Ob][R][Y]  bigram weights
+    const int32_t[:, ::1] unigrams,      # in  [N][K]      observation of each U template, -1 = none
+    const int32_t[::1] transition,       # in  [N]         transition id
+    const int32_t[:, ::1] bigrams,       # in  [C][Kb]     observations that make up a transition, -1 = none
+    const int32_t[::1] labels,           # in  [N]
+    const int64_t[::1] offsets,          # in  [S + 1]
+    int64_t first_sequence, int64_t last_sequence,
+    const double[:, :, ::1] psi, const double[:, :, ::1] psi_t, const double[::1] shift,
+    double[:, ::1] v,                    # out [n][Y]  of the block: see lattice.forward_backward
+    double[:, ::1] alpha,                # out [n][Y]
+    double[:, ::1] residual,             # out [n][Y]
+    double[::1] loss,                    # out [S]     log Z - score; NaN where the recursion failed
+    int64_t[::1] errors,                 # out [S]     tokens whose most probable label is wrong
+    int64_t[::1] counter,
+):
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = mu_weights.shape[1], R = psi.shape[1], K = unigrams.shape[1], Kb = bigrams.shape[1]
+    cdef int64_t base = offsets[first_sequence], s, first, start, T, t, k, y, longest = 0, wrong
+    cdef double gold
+    cdef double* x
+    cdef double* work
+    for s in range(first_sequence, last_sequence):
+        longest = max(longest, offsets[s + 1] - offsets[s])
+    work = <double*> malloc((longest + Y) * sizeof(double))
+    if work == NULL:
+        raise MemoryError
+    with nogil:
+        while True:
+            first = first_sequence + crf_next_task(&counter[0]) * GRAIN
+            if first >= last_sequence:
+                break
+            for s in range(first, min(last_sequence, first + GRAIN)):
+                start, T, gold, wrong = offsets[s], offsets[s + 1] - offsets[s], 0.0, 0
+                for t in range(start, start + T):
+                    x = &v[t - base, 0]
+                    memset(x, 0, Y * sizeof(double))
+                    for k in range(K):
+                        if unigrams[t, k] >= 0:
+                            op.add(Y, &mu_weights[unigrams[t, k], 0], x)
+                    gold += x[labels[t]]
+                    if t > start or R > Y:
+                        y = labels[t - 1] if t > start else Y
+                        for k in range(Kb):
+                            if bigrams[transition[t], k] >= 0:
+                                gold += lam_weights[bigrams[transition[t], k], y, labels[t]]
+                loss[s] = forward_backward(
+                    T, Y, R, &transition[start], &psi[0, 0, 0], &psi_t[0, 0, 0], &shift[0],
+                    &v[start - base, 0], &alpha[start - base, 0], &residual[start - base, 0], work) - gold
+                if not isfinite(loss[s]):
+                    continue
+                for t in range(start, start + T):
+                    x = &residual[t - base, 0]
+                    if x[labels[t]] <= 0.5:              # else no other label can be as probable
+                        wrong += beaten(Y, x, labels[t])
+                    x[labels[t]] -= 1.0
+                errors[s] = wrong
+    free(work)
+
+
+def accumulate(
+    const int32_t[:, ::1] unigrams,      # in  [N][K]
+    const int32_t[::1] transition,       # in  [N]
+    const int64_t[::1] offsets,          # in  [S + 1]
+    int64_t first_sequence, int64_t last_sequence,
+    const int32_t[::1] group_bounds,     # in  [G + 1]  template groups: their columns of `unigrams`
+    const int32_t[::1] group_columns,    # in  [K]
+    const double[:, ::1] v, const double[:, ::1] alpha, const double[:, ::1] residual,   # in  [n][Y]
+    double[:, ::1] mu_grad,              # out [O][Y]
+    double[:, :, :, ::1] expected,       # out [A][C][R][Y]  sums of alpha[t-1] v[t]^T; A = lanes, or 1
+    int64_t lanes,
+    int64_t[::1] counter,
+):
+    """Add a block's residuals and transition expectations.
+
+    Tasks 0 to lanes - 1 are the transitions: with a copy of `expected` per lane, a lane takes a fixed
+    share of the sequences; with a single copy, the transition ids that are equal to it modulo `lanes`.
+    The other tasks are the groups of templates.
+    """
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = residual.shape[1], R = expected.shape[2], G = group_bounds.shape[0] - 1
+    cdef int64_t base = offsets[first_sequence], sequences = last_sequence - first_sequence
+    cdef int64_t task, s, t, k, copy, low, high, end = offsets[last_sequence]
+    cdef bint by_sequence = expected.shape[0] == lanes
+    with nogil:
+        while True:
+            task = crf_next_task(&counter[0])
+            if task >= lanes + G:
+                break
+            if task >= lanes:
+                for t in range(base, end):
+                    for k in range(group_bounds[task - lanes], group_bounds[task - lanes + 1]):
+                        if unigrams[t, group_columns[k]] >= 0:
+                            op.add(Y, &residual[t - base, 0], &mu_grad[unigrams[t, group_columns[k]], 0])
+                continue
+            low, high, copy = first_sequence, last_sequence, 0
+            if by_sequence:
+                low, high = first_sequence + sequences * task / lanes, first_sequence + sequences * (task + 1) / lanes
+                copy = task
+            for s in range(low, high):
+                for t in range(offsets[s], offsets[s + 1]):
+                    if not by_sequence and transition[t] % lanes != task:
+                        continue
+                    if t > offsets[s]:
+                        op.add_outer(Y, Y, &alpha[t - 1 - base, 0], &v[t - base, 0],
+                                     &expected[copy, transition[t], 0, 0])
+                    elif R > Y:
+                        op.add(Y, &v[t - base, 0], &expected[copy, transition[t], Y, 0])
+
+
+def add_expectations(
+    const double[:, :, :, ::1] expected,   # in  [A][C][R][Y]
+    const double[:, :, ::1] psi,           # in  [C][R][Y]
+    const int32_t[:, ::1] bigrams,         # in  [C][Kb]
+    double[:, :, ::1] lam_grad,            # out [Ob][R][Y]
+):
+    """lam_grad += expected pair counts: psi o sum of the lanes, for each observation of a transition."""
+    cdef int64_t A = expected.shape[0], C = psi.shape[0], size = psi.shape[1] * psi.shape[2], c, k, i, copy
+    cdef double total
+    with nogil:
+        for c in range(C):
+            for i in range(size):
+                total = 0.0
+                for copy in range(A):
+                    total += (&expected[copy, c, 0, 0])[i]
+                total *= (&psi[c, 0, 0])[i]
+                for k in range(bigrams.shape[1]):
+                    if bigrams[c, k] >= 0:
+                        (&lam_grad[bigrams[c, k], 0, 0])[i] += total

@@ -1,0 +1,30 @@
+/* The table of vector operations that kernels call through, and the shared task counter.
+ * The operations themselves are in vector.h, which only vector.pyx includes. */
+#ifndef CRFTOOL_OPERATIONS_H
+#define CRFTOOL_OPERATIONS_H
+
+#include <stdint.h>
+
+#if defined(_MSC_VER)
+#include <intrin.h>
+#define CRF_RESTRICT __restrict
+static inline int64_t crf_next_task(int64_t *counter) { return _InterlockedExchangeAdd64(counter, 1); }
+#else
+#define CRF_RESTRICT restrict
+static inline int64_t crf_next_task(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+#endif
+
+typedef struct {
+    const char *name;
+    double (*sum)(int64_t, const double *);
+    double (*maximum)(int64_t, const double *);
+    double (*dot)(int64_t, const double *, const double *);
+    double (*dot_single)(int64_t, const float *, const double *);
+    void (*add)(int64_t, const double *, double *);
+    void (*exp_shifted)(int64_t, const double *, double, double *);
+    void (*row_times_matrix)(int64_t, int64_t, const double *, const double *, double *);
+    void (*add_outer)(int64_t, int64_t, const double *, const double *, double *);
+    void (*best_predecessor)(int64_t, int64_t, const double *, const double *, double *, int32_t *);
+} crf_operations;
+
+#endif

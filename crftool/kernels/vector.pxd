@@ -1,0 +1,17 @@
+from libc.stdint cimport int32_t, int64_t
+
+cdef extern from "operations.h":
+    int64_t crf_next_task(int64_t* counter) noexcept nogil
+    ctypedef struct crf_operations:
+        const char* name
+        double (*sum)(int64_t, const double*) noexcept nogil
+        double (*maximum)(int64_t, const double*) noexcept nogil
+        double (*dot)(int64_t, const double*, const double*) noexcept nogil
+        double (*dot_single)(int64_t, const float*, const double*) noexcept nogil
+        void (*add)(int64_t, const double*, double*) noexcept nogil
+        void (*exp_shifted)(int64_t, const double*, double, double*) noexcept nogil
+        void (*row_times_matrix)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
+        void (*add_outer)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
+        void (*best_predecessor)(int64_t, int64_t, const double*, const double*, double*, int32_t*) noexcept nogil
+
+cdef const crf_operations* operations() noexcept nogil

@@ -1,0 +1,132 @@
+/* One CPU level of the vector operations; included by vector.h, once per level.
+ *
+ * Plain loops that the compiler vectorises. Sums run in eight fixed lanes that are then added in a fixed
+ * order, everything else is elementwise: the width of the registers cannot change a result.
+ */
+
+static CRF_TARGET inline double CRF_LEVEL(join)(const double *s) {
+    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
+static CRF_TARGET double CRF_LEVEL(sum)(int64_t n, const double *x) {
+    double s[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++) s[k] += x[i + k];
+    for (int k = 0; i < n; i++, k++) s[k] += x[i];
+    return CRF_LEVEL(join)(s);
+}
+
+/* The largest of n >= 1 numbers. */
+static CRF_TARGET double CRF_LEVEL(maximum)(int64_t n, const double *x) {
+    double s[4] = {x[0], x[0], x[0], x[0]};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; k++) s[k] = x[i + k] > s[k] ? x[i + k] : s[k];
+    for (; i < n; i++) s[0] = x[i] > s[0] ? x[i] : s[0];
+    s[0] = s[1] > s[0] ? s[1] : s[0];
+    s[2] = s[3] > s[2] ? s[3] : s[2];
+    return s[2] > s[0] ? s[2] : s[0];
+}
+
+static CRF_TARGET double CRF_LEVEL(dot)(int64_t n, const double *x, const double *y) {
+    double s[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++) s[k] += x[i + k] * y[i + k];
+    for (int k = 0; i < n; i++, k++) s[k] += x[i] * y[i];
+    return CRF_LEVEL(join)(s);
+}
+
+static CRF_TARGET double CRF_LEVEL(dot_single)(int64_t n, const float *x, const double *y) {
+    double s[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++) s[k] += (double)x[i + k] * y[i + k];
+    for (int k = 0; i < n; i++, k++) s[k] += (double)x[i] * y[i];
+    return CRF_LEVEL(join)(s);
+}
+
+static CRF_TARGET inline double CRF_LEVEL(exp_one)(double x) {
+    /* exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2. Adding 1.5 * 2^52 rounds to an integer
+     * and leaves it in the low bits. The scale is applied in two halves so that results in the subnormal
+     * range round and results out of range become 0 or inf by themselves. NaN passes both comparisons. */
+    const double magic = 6755399441055744.0;
+    double n, half, rest, r, p, first, second;
+    int64_t first_bits, second_bits;
+    x = x < -800.0 ? -800.0 : x;
+    x = x > 720.0 ? 720.0 : x;
+    n = (x * 1.4426950408889634074 + magic) - magic;
+    r = x - n * 6.93147180369123816490e-01;          /* high part of ln 2: n * high is exact */
+    r = r - n * 1.90821492927058770002e-10;          /* low part */
+    p = 1.0 / 6227020800.0;                          /* Taylor to r^13: the rest is below 2^-57 */
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r * r + r + 1.0;
+    half = (n * 0.5 + magic) - magic;
+    rest = n - half;
+    half += magic;
+    rest += magic;
+    memcpy(&first_bits, &half, 8);
+    memcpy(&second_bits, &rest, 8);
+    first_bits = (int64_t)((uint64_t)(first_bits + 1023) << 52);
+    second_bits = (int64_t)((uint64_t)(second_bits + 1023) << 52);
+    memcpy(&first, &first_bits, 8);
+    memcpy(&second, &second_bits, 8);
+    return p * first * second;
+}
+
+/* out = exp(x - shift); out may be x. */
+static CRF_TARGET void CRF_LEVEL(exp_shifted)(int64_t n, const double *x, double shift, double *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = CRF_LEVEL(exp_one)(x[i] - shift);
+}
+
+/* out += x */
+static CRF_TARGET void CRF_LEVEL(add)(int64_t n, const double *CRF_RESTRICT x, double *CRF_RESTRICT out) {
+    for (int64_t i = 0; i < n; i++) out[i] += x[i];
+}
+
+/* out[j] = sum over i of a[i] * m[i][j], four rows at a time. */
+static CRF_TARGET void CRF_LEVEL(row_times_matrix)(int64_t rows, int64_t columns, const double *CRF_RESTRICT a,
+                                                   const double *CRF_RESTRICT m, double *CRF_RESTRICT out) {
+    int64_t i = 0;
+    for (int64_t j = 0; j < columns; j++) out[j] = 0.0;
+    for (; i + 4 <= rows; i += 4, m += 4 * columns) {
+        const double a0 = a[i], a1 = a[i + 1], a2 = a[i + 2], a3 = a[i + 3];
+        for (int64_t j = 0; j < columns; j++)
+            out[j] += (a0 * m[j] + a1 * m[columns + j]) + (a2 * m[2 * columns + j] + a3 * m[3 * columns + j]);
+    }
+    for (; i < rows; i++, m += columns)
+        for (int64_t j = 0; j < columns; j++) out[j] += a[i] * m[j];
+}
+
+/* m[i][j] += a[i] * b[j] */
+static CRF_TARGET void CRF_LEVEL(add_outer)(int64_t rows, int64_t columns, const double *CRF_RESTRICT a,
+                                            const double *CRF_RESTRICT b, double *CRF_RESTRICT m) {
+    for (int64_t i = 0; i < rows; i++, m += columns)
+        for (int64_t j = 0; j < columns; j++) m[j] += a[i] * b[j];
+}
+
+/* best[j] = max over i of a[i] + m[i][j], from[j] = the lowest such i. */
+static CRF_TARGET void CRF_LEVEL(best_predecessor)(int64_t rows, int64_t columns, const double *CRF_RESTRICT a,
+                                                   const double *CRF_RESTRICT m, double *CRF_RESTRICT best,
+                                                   int32_t *CRF_RESTRICT from) {
+    for (int64_t j = 0; j < columns; j++) best[j] = a[0] + m[j], from[j] = 0;
+    for (int64_t i = 1; i < rows; i++) {
+        m += columns;
+        for (int64_t j = 0; j < columns; j++) {
+            const double candidate = a[i] + m[j];
+            from[j] = candidate > best[j] ? (int32_t)i : from[j];
+            best[j] = candidate > best[j] ? candidate : best[j];
+        }
+    }
+}

@@ -1,0 +1,114 @@
+"""What every trainer shares: the problem, the record of an iteration, when to stop, and the result.
+
+A trainer is a function
+
+    train(problem, theta, stop, report) -> Result
+
+that improves `theta` in place, calls `report(Iteration)` after each iteration and ends when that returns
+a reason to stop, or when `stop` finds one.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from crftool.errors import NumericError
+from crftool.kernels.pool import Vectors
+
+
+class Problem:
+    """An objective with its penalty: the function to minimise is
+
+    f(theta) = loss(theta) + rho1 |theta|_1 + rho2 / 2 |theta|^2
+    """
+
+    def __init__(self, objective, penalty, pool):
+        self.objective, self.penalty = objective, penalty
+        self.vectors = Vectors(pool, objective.F)
+        self.F = objective.F
+        self.evaluations = 0
+
+    def evaluate(self, theta, grad):
+        """f(theta), NaN if out of range. `grad` receives the gradient of the smooth part."""
+        self.evaluations += 1
+        loss = self.objective.value_and_gradient(theta, grad)
+        if math.isnan(loss):
+            return Evaluation(math.nan, 0, 0)
+        l1_norm, squared_norm, active = self.vectors.penalise(theta, self.penalty.rho2, grad)
+        value = loss + self.penalty.value(l1_norm, squared_norm)
+        return Evaluation(value, active, self.objective.token_errors)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    value: float
+    active: int                      # non-zero weights
+    token_errors: int                # tokens whose most probable label is wrong
+
+
+@dataclass(frozen=True)
+class Iteration:
+    number: int
+    objective: float
+    active: int
+    token_errors: int
+    gradient_norm: float             # 2-norm of the pseudo-gradient
+    violation: float                 # its largest entry: how far the optimality conditions are from holding
+    evaluations: int                 # of objective and gradient, so far
+
+
+@dataclass(frozen=True)
+class Result:
+    iteration: Iteration             # the last one
+    reason: str                      # why it stopped, for people
+    converged: bool
+
+
+class Stop:
+    """Convergence: the objective has stopped falling AND the pseudo-gradient is small.
+
+    Relative decrease over the last `WINDOW` iterations below `tolerance`, and the 2-norm of the
+    pseudo-gradient below `tolerance` times `scale`, the norm of the observed feature counts. (The gradient
+    is the difference of expected and observed counts, so this is a relative error that does not depend on
+    the size of the corpus.)
+    """
+
+    WINDOW = 5
+
+    def __init__(self, tolerance, scale, max_iterations=None):
+        self.tolerance, self.scale, self.max_iterations = tolerance, scale, max_iterations
+        self._values = deque(maxlen=self.WINDOW + 1)
+
+    def check(self, iteration):
+        """(reason, converged), or None to go on."""
+        self._values.append(iteration.objective)
+        limit = self.tolerance * self.scale
+        if iteration.gradient_norm == 0.0:
+            return "the gradient is zero", True
+        if len(self._values) > self.WINDOW and iteration.gradient_norm <= limit:
+            decrease = (self._values[0] - self._values[-1]) / max(1e-300, abs(self._values[-1]))
+            if decrease < self.tolerance:
+                return (f"converged: decrease {decrease:.1e} over {self.WINDOW} iterations, "
+                        f"gradient norm {iteration.gradient_norm:.3g} (limit {limit:.3g})"), True
+        if self.max_iterations is not None and iteration.number >= self.max_iterations:
+            return f"iteration limit {self.max_iterations} reached", False
+        return None
+
+
+def count_scale(dataset, space):
+    """2-norm of the observed feature counts, from the counts of observations (an upper bound that needs no
+    pass over the features: all occurrences of an observation with its most frequent label)."""
+    counts = np.zeros(space.O)
+    for column in dataset.unigrams.T:
+        counts += np.bincount(column[column >= 0], minlength=space.O)
+    return float(np.sqrt(np.sum(counts * counts) + dataset.N)) or 1.0
+
+
+def start_evaluation(problem, theta, grad):
+    """f at the start, which must be finite."""
+    evaluation = problem.evaluate(theta, grad)
+    if math.isnan(evaluation.value):
+        raise NumericError("the scores of the initial weights are out of range; start from zero weights")
+    return evaluation

@@ -1,0 +1,43 @@
+"""The compiled kernels; everything else about the package is in pyproject.toml."""
+
+import os
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+# No -ffast-math (it changes the floating-point mode of the whole process) and no -march=native
+# (the build must run elsewhere). Without contraction every CPU level computes the same bits.
+GNU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+MSVC_FLAGS = ["/O2", "/fp:precise"]
+
+DEBUG = os.environ.get("CRFTOOL_DEBUG_KERNELS") == "1"
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": False,
+    "initializedcheck": DEBUG,
+    "cdivision": True,
+    "embedsignature": True,
+}
+
+KERNELS = ["vector", "strings", "keys", "scan", "lattice", "scoring", "gradient"]
+HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing")]
+
+
+class BuildKernels(build_ext):
+    def build_extensions(self):
+        flags = MSVC_FLAGS if self.compiler.compiler_type == "msvc" else GNU_FLAGS
+        for extension in self.extensions:
+            extension.extra_compile_args = flags
+        super().build_extensions()
+
+
+extensions = [
+    Extension(f"crftool.kernels.{name}", [f"crftool/kernels/{name}.pyx"], depends=HEADERS)
+    for name in KERNELS
+]
+setup(
+    ext_modules=cythonize(extensions, compiler_directives=DIRECTIVES, force=DEBUG),
+    cmdclass={"build_ext": BuildKernels},
+)
