@@ -1,9 +1,23 @@
 """How it is minimised: one module an algorithm, and the table of their names."""
 
+from dataclasses import dataclass
+from typing import Callable
+
 from crftool.trainers import quasi_newton
 
-# name -> (train function, needs an l1 penalty, allows an l1 penalty)
+
+@dataclass(frozen=True)
+class Trainer:
+    train: Callable                  # see crftool.trainers.base
+    allows_l1: bool
+    bytes_per_weight: int            # what it keeps in memory for each weight, theta included
+
+
 TRAINERS = {
-    "l-bfgs": (quasi_newton.train, False, False),
-    "owl-qn": (quasi_newton.train, False, True),
+    "l-bfgs": Trainer(quasi_newton.train, False, quasi_newton.BYTES_PER_WEIGHT),
+    "owl-qn": Trainer(quasi_newton.train, True, quasi_newton.BYTES_PER_WEIGHT + 8),
 }
+
+
+def default_trainer(penalty):
+    return "owl-qn" if penalty.rho1 > 0.0 else "l-bfgs"

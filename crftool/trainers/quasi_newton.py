@@ -16,6 +16,8 @@ MEMORY = 5
 ARMIJO = 1e-4                        # least share of the predicted decrease
 WOLFE = 0.9                          # largest share of the slope that may remain (l-bfgs)
 MAX_TRIALS = 30                      # evaluations in one line search
+# theta, two gradients, the trial point and the direction in double precision; the history in single
+BYTES_PER_WEIGHT = 5 * 8 + 2 * MEMORY * 4
 
 
 class History:
@@ -62,6 +64,7 @@ def train(problem, theta, stop, report):
     vectors, rho1 = problem.vectors, problem.penalty.rho1
     grad, new_theta, new_grad = np.empty(problem.F), np.empty(problem.F), np.empty(problem.F)
     direction = np.empty(problem.F)
+    pseudo = np.empty(problem.F) if rho1 > 0.0 else None
     history = History(vectors, problem.F)
     now = start_evaluation(problem, theta, grad)
     for number in range(1 << 62):
@@ -75,7 +78,7 @@ def train(problem, theta, stop, report):
             ended = wish, False
         if ended is not None:
             return Result(iteration, *ended)
-        search = _Search(problem, theta, grad, direction, new_theta, new_grad)
+        search = _Search(problem, theta, grad, direction, pseudo, new_theta, new_grad)
         after = search.run(history, now.value, norm)
         if after is None and len(history):           # the model of the curvature may be at fault
             history.clear()
@@ -92,9 +95,9 @@ def train(problem, theta, stop, report):
 class _Search:
     """One line search from theta; the accepted point and its gradient are left in new_theta, new_grad."""
 
-    def __init__(self, problem, theta, grad, direction, new_theta, new_grad):
+    def __init__(self, problem, theta, grad, direction, pseudo, new_theta, new_grad):
         self.problem, self.vectors = problem, problem.vectors
-        self.theta, self.grad, self.direction = theta, grad, direction
+        self.theta, self.grad, self.direction, self.pseudo = theta, grad, direction, pseudo
         self.new_theta, self.new_grad = new_theta, new_grad
 
     def run(self, history, value, norm):
@@ -107,12 +110,11 @@ class _Search:
 
     def _in_orthant(self, history, value, step):
         """Backtracking along the projected arc: f(x') <= f(x) + ARMIJO pg.(x' - x)."""
-        pseudo = np.empty(self.problem.F)
-        pseudo[:] = self.direction
+        self.pseudo[:] = self.direction
         history.apply(self.direction)
-        self.vectors.align(self.direction, pseudo)
+        self.vectors.align(self.direction, self.pseudo)
         for _ in range(MAX_TRIALS):
-            predicted = self.vectors.orthant_step(self.theta, step, self.direction, pseudo, self.new_theta)
+            predicted = self.vectors.orthant_step(self.theta, step, self.direction, self.pseudo, self.new_theta)
             if predicted >= 0.0:
                 return None                          # the step has shrunk to nothing
             after = self.problem.evaluate(self.new_theta, self.new_grad)
@@ -126,19 +128,20 @@ class _Search:
         slope = self.vectors.dot(self.grad, self.direction)
         if slope >= 0.0:
             return None
-        low, high, best = 0.0, math.inf, None
+        low, high = 0.0, math.inf
         for _ in range(MAX_TRIALS):
-            self.vectors.add_scaled(step, self.direction, self.theta, self.new_theta)
-            after = self.problem.evaluate(self.new_theta, self.new_grad)
+            after = self._evaluate(step)
             if not after.value <= value + ARMIJO * step * slope:         # also when NaN
                 high = step
+            elif self.vectors.dot(self.new_grad, self.direction) >= WOLFE * slope:
+                return after
             else:
-                best = after
-                new_slope = self.vectors.dot(self.new_grad, self.direction)
-                if new_slope >= WOLFE * slope:
-                    return after
                 low = step
             step = 2.0 * low if math.isinf(high) else 0.5 * (low + high)
             if high - low <= 1e-12 * high:
                 break
-        return best
+        return self._evaluate(low) if low > 0.0 else None                # at least it descends
+
+    def _evaluate(self, step):
+        self.vectors.add_scaled(step, self.direction, self.theta, self.new_theta)
+        return self.problem.evaluate(self.new_theta, self.new_grad)

@@ -1,0 +1,56 @@
+"""Options that several commands share, and the configuration file."""
+
+import re
+
+import click
+
+from crftool.errors import CrftoolError, DataError
+
+
+def threads_option(command):
+    return click.option(
+        "-p", "--threads", type=click.IntRange(min=1), default=None, metavar="N",
+        help="Threads to use. The result does not depend on it.  [default: all cores]")(command)
+
+
+def make_pool(threads):
+    from crftool.kernels.pool import Pool, available_cores
+    return Pool(threads or available_cores())
+
+
+def parse_size(text):
+    """'800M' to bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise click.BadParameter(f"'{text}' is not a size such as 800M or 4G")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def read_config(ctx, option, path):
+    """--config: option values from a YAML file, as defaults that the command line overrides."""
+    if path is None:
+        return
+    import yaml
+
+    from crftool.corpus.reader import read_bytes
+    try:
+        content = yaml.safe_load(read_bytes(path))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise DataError(path, mark.line + 1 if mark else None, "not valid YAML",
+                        "write lines such as `rho2: 0.5`") from None
+    if content is None:
+        return
+    if not isinstance(content, dict):
+        raise DataError(path, 1, "not a mapping of options", "write lines such as `rho2: 0.5`")
+    known = {name: parameter for parameter in ctx.command.params if isinstance(parameter, click.Option)
+             for name in [parameter.name]}
+    defaults = {}
+    for key, value in content.items():
+        name = str(key).lstrip("-").replace("-", "_")
+        if name not in known or name in ("config", "help"):
+            raise CrftoolError(f"{path}: no option '{key}'; see `{ctx.command_path} --help`")
+        if isinstance(value, (dict, list)):
+            raise CrftoolError(f"{path}: '{key}' needs a single value; write `{key}: value`")
+        defaults[name] = value
+    ctx.default_map = {**(ctx.default_map or {}), **defaults}

@@ -1,0 +1,108 @@
+"""What a person sees while training: one line an iteration, a bar on a terminal; and Ctrl-C.
+
+All of it goes to standard error.
+"""
+
+import json
+import math
+import signal
+import sys
+import time
+from contextlib import contextmanager
+
+import click
+
+from crftool import STARTED
+
+
+def say(text):
+    click.echo(text, err=True)
+
+
+def duration(seconds):
+    if seconds < 100:
+        return f"{seconds:.1f}s"
+    return f"{seconds / 60:.1f}min" if seconds < 6000 else f"{seconds / 3600:.1f}h"
+
+
+class Progress:
+    """Reports iterations and estimates how far convergence is.
+
+    The share of the way done is measured on the logarithm of the gradient's norm, between its first value
+    and the limit at which training stops.
+    """
+
+    def __init__(self, limit, tokens, quiet, log_json=None):
+        self._limit, self._tokens, self._quiet, self._log = limit, tokens, quiet, log_json
+        self._begun = time.monotonic()
+        self._first = self._share = 0.0
+        self._bar = None
+        if not quiet and sys.stderr.isatty():
+            from tqdm import tqdm
+            self._bar = tqdm(total=100, file=sys.stderr, leave=False,
+                             bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}")
+
+    def iteration(self, iteration, dev=None):
+        norm = max(iteration.gradient_norm, 1e-300)
+        self._first = max(self._first, norm)
+        if self._first > self._limit > 0.0:
+            share = math.log(self._first / norm) / math.log(self._first / self._limit)
+            self._share = min(1.0, max(self._share, share))
+        if self._log:
+            self._log_line(iteration, dev)
+        if not self._quiet:
+            self._show(self._line(iteration, dev))
+
+    def _line(self, iteration, dev):
+        seconds = time.monotonic() - self._begun
+        line = (f"[{iteration.number:4d}] obj={iteration.objective:.4f} act={iteration.active} "
+                f"err={100.0 * iteration.token_errors / self._tokens:.2f}% |g|={iteration.gradient_norm:.3g}")
+        if dev is not None:
+            line += f" dev-err={dev.token_error:.2f}% dev-F1={dev.f1:.2f}"
+        line += f" time={duration(seconds)}"
+        if 0.0 < self._share < 1.0:
+            line += f" left~{duration(seconds * (1.0 - self._share) / self._share)}"
+        return line
+
+    def _show(self, line):
+        if self._bar is None:
+            say(line)
+        else:
+            self._bar.write(line, file=sys.stderr)
+            self._bar.n = round(100 * self._share, 1)
+            self._bar.refresh()
+
+    def _log_line(self, iteration, dev):
+        record = {
+            "iteration": iteration.number, "objective": iteration.objective, "active": iteration.active,
+            "seconds": round(time.monotonic() - STARTED, 6),
+            "token_error": 100.0 * iteration.token_errors / self._tokens,
+            "gradient_norm": iteration.gradient_norm, "violation": iteration.violation,
+            "evaluations": iteration.evaluations}
+        if dev is not None:
+            record.update(dev_token_error=dev.token_error, dev_f1=dev.f1)
+        self._log.write(json.dumps(record) + "\n")
+        self._log.flush()
+
+    def close(self):
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def graceful_interrupts():
+    """A list that is empty until Ctrl-C or TERM arrives; the second one aborts at once."""
+    requests = []
+
+    def handle(number, frame):
+        if requests:
+            raise KeyboardInterrupt
+        requests.append(number)
+        say("stopping after this iteration; once more to abort")
+
+    old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield requests
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

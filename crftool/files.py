@@ -1,0 +1,56 @@
+"""Files that appear whole or not at all, and are known to be writable before the work begins."""
+
+import os
+import stat
+from contextlib import contextmanager
+
+from crftool.errors import CrftoolError
+
+
+def check_writable(path):
+    """Raise now what would otherwise be raised after hours of training."""
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise CrftoolError(f"{path}: is a directory; name a file")
+    if os.path.exists(target):
+        if not os.access(target, os.W_OK):
+            raise CrftoolError(f"{path}: is not writable; change its permissions or name another file")
+        if not stat.S_ISREG(os.stat(target).st_mode):
+            return
+    with _reported(path), open(_temporary(target), "xb") as file:
+        os.unlink(file.name)
+
+
+def write_atomically(path, pieces):
+    """Write a file so that `path` holds the old content or the new, never part of it."""
+    target = os.path.realpath(path)
+    with _reported(path):
+        if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
+            with open(target, "wb") as file:         # a device or pipe cannot be replaced
+                file.writelines(pieces)
+            return
+        temporary = _temporary(target)
+        try:
+            with open(temporary, "xb") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+
+
+def _temporary(target):
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name[:100]}.{os.getpid()}.tmp")
+
+
+@contextmanager
+def _reported(path):
+    try:
+        yield
+    except OSError as error:
+        raise CrftoolError(f"{path}: cannot be written ({error.strerror or error}); "
+                           "check the folder, its permissions and the free space") from None

@@ -1,0 +1,79 @@
+"""How labelled sequences are written: CRF++'s columns, labels alone, or JSON lines.
+
+CRF++'s layout, byte for byte: every input column followed by a tab, then the label; an empty line after
+each sequence. With probabilities: `# P` before the sequence and `LABEL/p` as the label, then, if asked
+for, `y/p` of all labels. N-best lists: a block per labelling, headed `# k P`.
+"""
+
+import json
+
+
+def _text(value):
+    return value.decode("utf-8", "surrogateescape")
+
+
+class ConllWriter:
+    """CRF++'s output; `level` as its -v: 0 labels, 1 probabilities, 2 those of all labels too."""
+
+    def __init__(self, labels, level=0):
+        self.labels, self.level = labels, level
+
+    def sequence(self, tokens, start, path, probability, marginals, rank=None):
+        lines = []
+        if rank is not None:
+            lines.append(b"# %d %f" % (rank, probability))
+        elif self.level >= 1:
+            lines.append(b"# %f" % probability)
+        for t, label in enumerate(path, start):
+            fields = [tokens.text(t, column) for column in range(tokens.columns)]
+            fields.append(self.labels[label])
+            if self.level >= 1:
+                fields[-1] += b"/%f" % marginals[t, label]
+            if self.level >= 2:
+                fields += [b"%s/%f" % pair for pair in zip(self.labels, marginals[t])]
+            lines.append(b"\t".join(fields))
+        return b"\n".join(lines) + b"\n\n"
+
+
+class LabelWriter:
+    """One label a line; with `level` 1 or 2 its probability, or those of all labels."""
+
+    def __init__(self, labels, level=0):
+        self.labels, self.level = labels, level
+
+    def sequence(self, tokens, start, path, probability, marginals, rank=None):
+        lines = []
+        for t, label in enumerate(path, start):
+            fields = [self.labels[label]]
+            if self.level >= 1:
+                fields[-1] += b"/%f" % marginals[t, label]
+            if self.level >= 2:
+                fields += [b"%s/%f" % pair for pair in zip(self.labels, marginals[t])]
+            lines.append(b"\t".join(fields))
+        return b"\n".join(lines) + b"\n\n"
+
+
+class JsonWriter:
+    """One JSON object a sequence and line. Bytes that are no UTF-8 appear as lone surrogates."""
+
+    def __init__(self, labels, level=0):
+        self.labels, self.level = [_text(label) for label in labels], level
+
+    def sequence(self, tokens, start, path, probability, marginals, rank=None):
+        record = {
+            "tokens": [[_text(tokens.text(t, column)) for column in range(tokens.columns)]
+                       for t in range(start, start + len(path))],
+            "labels": [self.labels[label] for label in path]}
+        if rank is not None:
+            record["rank"] = rank
+        if probability is not None:
+            record["probability"] = float(probability)
+        if self.level >= 1:
+            record["label_probability"] = [float(marginals[t, label]) for t, label in enumerate(path, start)]
+        if self.level >= 2:
+            record["marginals"] = [dict(zip(self.labels, map(float, marginals[t])))
+                                   for t in range(start, start + len(path))]
+        return json.dumps(record).encode() + b"\n"
+
+
+WRITERS = {"conll": ConllWriter, "labels": LabelWriter, "json": JsonWriter}
