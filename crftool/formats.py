@@ -19,13 +19,14 @@ class ConllWriter:
         self.labels, self.level = labels, level
 
     def sequence(self, tokens, start, path, probability, marginals, rank=None):
+        """One labelling of the sequence that starts at token `start`; marginals are those of all tokens."""
         lines = []
         if rank is not None:
             lines.append(b"# %d %f" % (rank, probability))
         elif self.level >= 1:
             lines.append(b"# %f" % probability)
         for t, label in enumerate(path, start):
-            fields = [tokens.text(t, column) for column in range(tokens.columns)]
+            fields = self._columns(tokens, t)
             fields.append(self.labels[label])
             if self.level >= 1:
                 fields[-1] += b"/%f" % marginals[t, label]
@@ -34,23 +35,15 @@ class ConllWriter:
             lines.append(b"\t".join(fields))
         return b"\n".join(lines) + b"\n\n"
 
+    def _columns(self, tokens, t):
+        return [tokens.text(t, column) for column in range(tokens.columns)]
 
-class LabelWriter:
-    """One label a line; with `level` 1 or 2 its probability, or those of all labels."""
 
-    def __init__(self, labels, level=0):
-        self.labels, self.level = labels, level
+class LabelWriter(ConllWriter):
+    """The same without the input's columns."""
 
-    def sequence(self, tokens, start, path, probability, marginals, rank=None):
-        lines = []
-        for t, label in enumerate(path, start):
-            fields = [self.labels[label]]
-            if self.level >= 1:
-                fields[-1] += b"/%f" % marginals[t, label]
-            if self.level >= 2:
-                fields += [b"%s/%f" % pair for pair in zip(self.labels, marginals[t])]
-            lines.append(b"\t".join(fields))
-        return b"\n".join(lines) + b"\n\n"
+    def _columns(self, tokens, t):
+        return []
 
 
 class JsonWriter:

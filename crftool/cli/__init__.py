@@ -17,6 +17,10 @@ COMMANDS = ("learn", "tag", "eval")
 INTERRUPTED = 130
 
 
+class PipeClosed(Exception):
+    """Nobody reads our output any more."""
+
+
 class LazyGroup(click.Group):
     def list_commands(self, ctx):
         return list(COMMANDS)
@@ -25,6 +29,14 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         return importlib.import_module(f"crftool.cli.{name}").command
+
+    def invoke(self, ctx):
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:                      # click itself would exit with 1
+            raise PipeClosed from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,11 +55,15 @@ def main():
     """
 
 
+def _drop_output():
+    """Let Python's own flush at exit go nowhere, so that it does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run():
     """Run the command line; every way to end has its exit code here."""
     try:
         code = main.main(standalone_mode=False)
-        sys.stdout.flush()
     except CrftoolError as error:
         click.echo(str(error), err=True)
         code = 1
@@ -57,15 +73,14 @@ def run():
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())   # nobody reads any more
+    except PipeClosed:
+        _drop_output()
         code = 0
     except MemoryError:
         click.echo("out of memory; use less data, fewer templates or a larger --min-count", err=True)
         code = 1
     except OSError as error:
         click.echo(f"{error.filename or '<stdout>'}: {error.strerror or error}; check the disk and the path", err=True)
-        if error.filename is None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         code = 1
     sys.exit(code)

@@ -8,7 +8,15 @@ import click
 from crftool.cli.options import make_pool, threads_option
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+EXAMPLES = """\b
+Examples:
+  crftool tag -m chunk.model test.txt | crftool eval
+  crftool eval -m chunk.model test.txt
+  crftool eval --json tagged.txt
+"""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
 @click.argument("file", default="-")
 @click.option("-m", "--model", metavar="MODEL", help="Label FILE with this model first; its last column is the gold "
                                                      "label then.")
@@ -21,12 +29,6 @@ def command(file, model, as_json, verbose, threads):
     The last two columns of FILE (standard input if none is named) are the gold and the predicted label.
     Prints what conlleval prints: accuracy over tokens; precision, recall and F1 over phrases, which are
     read from labels such as B-NP, I-NP and O. A precision or recall of nothing is shown as 0.
-
-    \b
-    Examples:
-      crftool tag -m chunk.model test.txt | crftool eval
-      crftool eval -m chunk.model test.txt
-      crftool eval --json tagged.txt
     """
     from crftool.evaluate import Scores, score
 

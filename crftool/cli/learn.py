@@ -31,7 +31,17 @@ class Settings:
     init: str | None
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+EXAMPLES = """\b
+Examples:
+  crftool learn chunking train.txt chunk.model
+  crftool learn -c 4 -f 3 my.template train.txt.gz my.model    as CRF++ would
+  crftool learn --rho1 1 my.template train.txt small.model     few non-zero weights
+  crftool learn --dev dev.txt my.template train.txt my.model   keep the best on dev.txt
+  zcat part*.gz | crftool learn my.template - my.model
+"""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
 @click.argument("template")
 @click.argument("train")
 @click.argument("model")
@@ -84,14 +94,6 @@ def command(template, train, model, algorithm, rho1, rho2, cost, threads, max_me
 
     A line is printed after each iteration: objective, non-zero weights, share of training tokens whose
     most probable label is wrong, norm of the gradient, time. Ctrl-C stops and saves what there is.
-
-    \b
-    Examples:
-      crftool learn chunking train.txt chunk.model
-      crftool learn -c 4 -f 3 my.template train.txt.gz my.model    as CRF++ would
-      crftool learn --rho1 1 my.template train.txt small.model     few non-zero weights
-      crftool learn --dev dev.txt my.template train.txt my.model   keep the best on dev.txt
-      zcat part*.gz | crftool learn my.template - my.model
     """
     settings = Settings(**_penalty(algorithm, rho1, rho2, cost), **others)
     limit = None if max_memory is None else parse_size(max_memory)

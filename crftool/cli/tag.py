@@ -7,10 +7,20 @@ import click
 from crftool.cli.options import make_pool, threads_option
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+EXAMPLES = """\b
+Examples:
+  crftool tag -m chunk.model test.txt
+  crftool tag -m chunk.model < test.txt | crftool eval
+  crftool tag -m chunk.model -v 1 test.txt        with probabilities
+  crftool tag -m chunk.model -n 5 test.txt        the five best labellings
+  crftool tag -m chunk.model --format json -o out.jsonl test.txt.gz
+"""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
 @click.option("-m", "--model", required=True, metavar="MODEL", help="Model that `crftool learn` wrote.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("-v", "--verbose", "level", type=click.IntRange(0, 2), default=0, show_default=True, metavar="N",
+@click.option("-v", "--verbose", "level", type=click.IntRange(0, 2, clamp=True), default=0, show_default=True, metavar="N",
               help="1: print probabilities of the sequence and of each label; 2: of all labels too.")
 @click.option("-n", "--nbest", type=click.IntRange(min=1), metavar="N", help="Print the N best labellings of each "
                                                                              "sequence, with probabilities.")
@@ -29,14 +39,6 @@ def command(model, files, level, nbest, posterior, layout, output, threads):
     standard input if no FILE is named or FILE is `-`; .gz, .bz2 and .xz are read as they are. A sequence
     is answered as soon as its empty line has come. Nothing on standard input gives nothing; a named file
     without tokens is an error.
-
-    \b
-    Examples:
-      crftool tag -m chunk.model test.txt
-      crftool tag -m chunk.model < test.txt | crftool eval
-      crftool tag -m chunk.model -v 1 test.txt        with probabilities
-      crftool tag -m chunk.model -n 5 test.txt        the five best labellings
-      crftool tag -m chunk.model --format json -o out.jsonl test.txt.gz
     """
     if posterior and nbest:
         raise click.UsageError("--posterior chooses one labelling; it cannot go with --nbest.")
