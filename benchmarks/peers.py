@@ -220,8 +220,9 @@ def run_crfsuite(train, template, threads, iterations):
     result = Run(0, {}, {})
 
     class TimedTrainer(pycrfsuite.Trainer):
-        def on_featgen_end(self, log):
-            result.weights = self.logparser.featgen_num_features
+        def message(self, message):
+            if self.logparser.feed(message) == "iteration":
+                self.on_iteration(message, self.logparser.last_iteration)
 
         def on_iteration(self, log, info):
             number = info["num"]
@@ -237,6 +238,7 @@ def run_crfsuite(train, template, threads, iterations):
     for begin, end in zip(dataset.offsets[:-1], dataset.offsets[1:]):
         trainer.append(_attributes(dataset, begin, end), [labels[y] for y in dataset.labels[begin:end]])
     trainer.train("")                            # without a name no model is written
+    result.weights = trainer.logparser.featgen_num_features
     return result
 
 

@@ -6,7 +6,7 @@ from crftool.cli.progress import say
 from crftool.errors import ResourceError
 
 MEGABYTE = 1 << 20
-INTERPRETER = 60 * MEGABYTE          # Python and NumPy, before any data
+INTERPRETER = 36 * MEGABYTE          # Python and NumPy, before any data
 
 
 def available_memory():
