@@ -8,7 +8,7 @@ from setuptools.command.build_ext import build_ext
 
 # No -ffast-math (it changes the floating-point mode of the whole process) and no -march=native
 # (the build must run elsewhere). Without contraction every CPU level computes the same bits.
-GNU_FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+GNU_FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 MSVC_FLAGS = ["/O2", "/fp:precise"]
 
 DEBUG = os.environ.get("CRFTOOL_DEBUG_KERNELS") == "1"
@@ -21,11 +21,15 @@ DIRECTIVES = {
     "embedsignature": True,
 }
 
-KERNELS = ["vector", "strings", "keys", "scan", "lattice", "scoring", "gradient"]
+KERNELS = ["vector", "strings", "keys", "scan", "chain", "viterbi", "scoring", "gradient"]
 HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing")]
 
 
 class BuildKernels(build_ext):
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def build_extensions(self):
         flags = MSVC_FLAGS if self.compiler.compiler_type == "msvc" else GNU_FLAGS
         for extension in self.extensions:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crftool.errors import NumericError
-from crftool.kernels import lattice
+from crftool.kernels import chain, viterbi
 
 
 @dataclass(frozen=True)
@@ -20,42 +20,81 @@ class Decoded:
 class Lattices:
     """The scores of a Dataset under some weights, and what follows from them."""
 
-    def __init__(self, dataset, weights, pool):
-        self.dataset, self.pool = dataset, pool
+    def __init__(self, dataset, weights, pool, inference="auto", constraint=None, forced=None):
+        """`forced` [N]: a label that the token must have, or -1."""
+        self.dataset, self.weights, self.pool = dataset, weights, pool
+        self.inference, self.constraint = inference, constraint
         self.mu = weights.unigram_scores(dataset, pool)              # [N][Y]
-        self.lam = weights.transition_scores(dataset, pool)          # [C][R][Y]
+        if forced is not None:
+            at = np.flatnonzero(forced >= 0)
+            kept = self.mu[at, forced[at]]
+            self.mu[at] = -np.inf
+            self.mu[at, forced[at]] = kept
+        self.chain = weights.chain(dataset, inference, pool, constraint)
+        self._log_chain = None
+
+    @property
+    def Y(self):
+        return self.mu.shape[1]
 
     def viterbi(self):
-        """(labels [N], scores [S]) of the best path of each sequence."""
+        """(labels [N], scores [S]) of the best path of each sequence; a score of -inf: all are forbidden."""
         data = self.dataset
         labels, scores = np.empty(data.N, np.int32), np.empty(data.S)
-        self.pool.run(lattice.viterbi, self.mu, data.transition, self.lam, data.offsets, labels, scores)
+        self.pool.run(viterbi.viterbi, self.chain, self.mu, data.transition, data.offsets, labels, scores)
         return labels, scores
 
     def marginals(self):
-        """(marginals [N][Y], log Z [S])"""
+        """(marginals [N][Y], log Z [S]). Sequences that the scaled recursion cannot handle are done in the
+        log domain, unless the scaled one was asked for."""
         data = self.dataset
-        C, R, Y = self.lam.shape
-        psi, psi_t, shift = np.empty((C, R, Y)), np.empty((C, Y, Y)), np.empty(C)
-        self.pool.run(lattice.exponentiate, self.lam, psi, psi_t, shift)
-        p, log_z = np.empty((data.N, Y)), np.empty(data.S)
-        self.pool.run(lattice.marginals, self.mu, data.transition, psi, psi_t, shift, data.offsets, p, log_z)
-        if not np.isfinite(log_z).all():
-            raise NumericError("the scores of a sequence are out of range; train with a stronger penalty")
+        p, log_z = np.empty((data.N, self.Y)), np.empty(data.S)
+        self.pool.run(chain.marginals, self.chain, self.mu, data.transition, data.offsets, p, log_z)
+        for s in np.flatnonzero(~np.isfinite(log_z)):
+            start, end = data.offsets[s], data.offsets[s + 1]
+            if self.inference == "auto":
+                alpha, mu = np.empty((end - start, self.Y)), self.mu[start:end].copy()
+                log_z[s] = chain.messages(self._in_log_domain(), mu, data.transition[start:end], alpha, p[start:end])
+            if not np.isfinite(log_z[s]):
+                raise NumericError("the scores of a sequence are out of range, or all its labellings are "
+                                   "forbidden; train with a stronger penalty, or loosen the constraint")
         return p, log_z
+
+    def _in_log_domain(self):
+        if self._log_chain is None:
+            self._log_chain = self.weights.chain(self.dataset, "log", self.pool, self.constraint)
+        return self._log_chain
+
+    def pair_marginals(self, s):
+        """[T][Y][Y] p(y_{t-1} = y', y_t = y | x) of sequence s; zeros at t = 0."""
+        start, end = self.dataset.offsets[s], self.dataset.offsets[s + 1]
+        transition = self.dataset.transition[start:end]
+        v, alpha, p = self.mu[start:end].copy(), *np.empty((2, end - start, self.Y))
+        log_chain = self._in_log_domain()
+        chain.messages(log_chain, v, transition, alpha, p)
+        pairs = np.zeros((end - start, self.Y, self.Y))
+        for t in range(1, end - start):
+            lam = np.asarray(log_chain.lam)[transition[t], :self.Y]
+            pairs[t] = np.exp(alpha[t - 1][:, None] + lam + v[t][None])
+        return pairs
+
+    def entropies(self):
+        """[S]  entropy of p(y | x) in nats."""
+        out = np.empty(self.dataset.S)
+        self.pool.run(chain.entropies, self.chain, self.mu, self.dataset.transition, self.dataset.offsets, out)
+        return out
 
     def path_scores(self, labels):
         scores = np.empty(self.dataset.S)
-        lattice.path_scores(self.mu, self.dataset.transition, self.lam, self.dataset.offsets, labels, scores)
+        viterbi.path_scores(self.chain, self.mu, self.dataset.transition, self.dataset.offsets, labels, scores)
         return scores
 
     def best_paths(self, s, n):
         """(paths [m][T], scores [m]) of the m <= n best labellings of sequence s, best first."""
         start, end = self.dataset.offsets[s], self.dataset.offsets[s + 1]
-        Y = self.mu.shape[1]
-        n = min(n, Y ** min(int(end - start), 64))
+        n = min(n, self.Y ** min(int(end - start), 64))
         paths, scores = np.empty((n, end - start), np.int32), np.empty(n)
-        found = lattice.best_paths(self.mu[start:end], self.dataset.transition[start:end], self.lam, paths, scores)
+        found = viterbi.best_paths(self.chain, self.mu[start:end], self.dataset.transition[start:end], paths, scores)
         return paths[:found], scores[:found]
 
 

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, and are known to be writable before the work begins."""
 
 import os
+import secrets
 import stat
 from contextlib import contextmanager
 
@@ -30,21 +31,22 @@ def write_atomically(path, pieces):
                 file.writelines(pieces)
             return
         temporary = _temporary(target)
-        try:
-            with open(temporary, "xb") as file:
+        with open(temporary, "xb") as file:
+            try:
+                if os.path.exists(target):
+                    os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            if os.path.exists(temporary):
+                os.replace(temporary, target)
+            except BaseException:
                 os.unlink(temporary)
-            raise
+                raise
 
 
 def _temporary(target):
     folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name[:100]}.{os.getpid()}.tmp")
+    return os.path.join(folder, f".{name[:40]}.{secrets.token_hex(6)}.tmp")
 
 
 @contextmanager

@@ -107,7 +107,8 @@ class Encoder:
             line = self.template.line_needing(tokens.columns)
             raise DataError(
                 display_name(tokens.path), tokens.line(0),
-                f"{tokens.columns} columns, but the template needs {self.template.columns}",
+                f"{tokens.columns} column{'s' * (tokens.columns != 1)}, but the template needs "
+                f"{self.template.columns}",
                 f"give it the columns of the training data (template line {line.line}: "
                 f"{line.text.decode('utf-8', 'backslashreplace')})")
 

@@ -76,6 +76,7 @@ class Observations:
         """Turn key indices into observation ids, in place; drop observations seen less than min_count times.
 
         Ids fall with frequency: the cut-off keeps a prefix, and the rows that are used most lie together.
+        Equal frequencies go by first occurrence in the data, however it was cut into blocks.
         """
         bases = np.concatenate(([0], np.cumsum([len(table) for table in self.tables]))).astype(np.int64)
         first = np.arange(bases[-1], dtype=np.int64)          # the first key with the same text
@@ -84,10 +85,15 @@ class Observations:
             for key, text in self._ambiguous_texts(values, t, self.keys(t)):
                 first[base + key] = texts.setdefault(text, base + key)
         counts = np.zeros(bases[-1], np.int64)
+        seen_at = np.full(bases[-1], np.iinfo(np.int64).max)  # token * K + template of the first occurrence
         for k, t in enumerate(self.table_of):
-            column = matrix[:, k]
-            counts += np.bincount(first[bases[t] + column[column >= 0]], minlength=bases[-1])
-        order = np.argsort(-counts, kind="stable")
+            tokens = np.flatnonzero(matrix[:, k] >= 0)[::-1]  # backwards: the first one is written last
+            keys = first[bases[t] + matrix[tokens, k]]
+            counts += np.bincount(keys, minlength=bases[-1])
+            here = np.full(bases[-1], np.iinfo(np.int64).max)
+            here[keys] = tokens * len(self.lines) + k
+            np.minimum(seen_at, here, out=seen_at)
+        order = np.lexsort((seen_at, -counts))
         self.size = int(np.count_nonzero(counts >= max(1, min_count)))
         self.counts = counts[order[:self.size]]
         final = np.full(bases[-1], NONE, np.int32)

@@ -16,14 +16,15 @@ import unicodedata
 CLASSES = {
     "d": str.isdigit,
     "a": str.isalpha,
-    "w": str.isalnum,
-    "l": str.islower,
-    "u": str.isupper,
+    "w": lambda c: c.isalpha() or c.isdigit(),
+    "l": lambda c: c.isalpha() and c.islower(),
+    "u": lambda c: c.isalpha() and c.isupper(),
     "s": str.isspace,
     "p": lambda c: unicodedata.category(c)[0] in "PS",
 }
 # Special in most regular expressions, ordinary here: worth a word to whoever expects the former.
 USUAL_SPECIALS = "[](){}|+"
+MAX_ITEMS = 200                      # a bound for the depth of backtracking
 
 
 class PatternSyntaxError(ValueError):
@@ -62,6 +63,8 @@ class Pattern:
             repeat = text[i] if i < len(text) and text[i] in "*?" else ""
             i += len(repeat)
             self._items.append((test, repeat))
+            if len(self._items) > MAX_ITEMS:
+                raise PatternSyntaxError(f"more than {MAX_ITEMS} items")
 
     @staticmethod
     def _escape(letter):
@@ -72,32 +75,33 @@ class Pattern:
             return lambda c: not test(c)
         return letter.__eq__
 
-    def _match(self, k, text, position):
-        """Where a match of the items from k ends that starts at `position`; -1 if there is none."""
-        while k < len(self._items):
+    def _match(self, k, text, position, known):
+        """Where a match of the items from k ends that starts at `position`; -1 if there is none.
+
+        `known` holds the answers found so far, so that no way is tried twice.
+        """
+        if k == len(self._items):
+            return -1 if self._to_end and position < len(text) else position
+        if (k, position) not in known:
             test, repeat = self._items[k]
             here = position < len(text) and test(text[position])
             if repeat == "*":
-                end = self._match(k + 1, text, position)
-                if end >= 0 or not here:
-                    return end
-                position += 1
-                continue
-            if repeat == "?":
-                end = self._match(k + 1, text, position + 1) if here else -1
-                if end >= 0:
-                    return end
-            elif here:
-                position += 1
+                end, at = self._match(k + 1, text, position, known), position
+                while end < 0 and at < len(text) and test(text[at]):     # one more of the item, then the rest
+                    at += 1
+                    end = self._match(k + 1, text, at, known)
             else:
-                return -1
-            k += 1
-        return -1 if self._to_end and position < len(text) else position
+                end = self._match(k + 1, text, position + 1, known) if here else -1
+                if end < 0 and repeat == "?":
+                    end = self._match(k + 1, text, position, known)
+            known[k, position] = end
+        return known[k, position]
 
     def search(self, text):
         """The leftmost match, or None."""
+        known = {}
         for start in range(1 if self._from_start else len(text) + 1):
-            end = self._match(0, text, start)
+            end = self._match(0, text, start, known)
             if end >= 0:
                 return text[start:end]
         return None

@@ -19,7 +19,7 @@ from crftool.kernels.keys import MAX_FIELDS
 
 MACRO = re.compile(
     rb"""%(?P<command>[xXtTmM])
-         \[\s*(?P<absolute>@?)\s*(?P<row>[+-]?\d+)\s*,\s*\+?(?P<column>\d+)\s*
+         \[\s*(?P<absolute>@?)\s*(?P<row>[+-]?\d{1,9})\s*,\s*\+?(?P<column>\d{1,9})\s*
          (?:,\s*"(?P<pattern>(?:[^"\\]|\\.)*)"\s*)?\]""",
     re.VERBOSE | re.DOTALL)
 LARGEST_ROW = 100_000
@@ -129,7 +129,7 @@ class Template:
         command = macro["command"].decode()
         row, column = int(macro["row"]), int(macro["column"])
         if abs(row) > LARGEST_ROW or column > LARGEST_COLUMN:
-            raise DataError(self.path, number, f"{macro[0].decode()} is out of range",
+            raise DataError(self.path, number, f"{macro[0].decode('utf-8', 'backslashreplace')} is out of range",
                             f"rows and columns end at {LARGEST_ROW}")
         source = Source(column, command.lower() if command in "TM" else command,
                         self._pattern(number, command, macro["pattern"]), command in "XTM")
@@ -137,7 +137,7 @@ class Template:
             self.sources.append(source)
         absolute = 0
         if macro["absolute"]:
-            absolute = -1 if macro["row"].startswith(b"-") else 1
+            absolute = -1 if row < 0 else 1
         return Field(self.sources.index(source), abs(row) if absolute < 0 else row, absolute)
 
     def _pattern(self, number, command, text):
@@ -152,7 +152,7 @@ class Template:
         try:
             surprises = Pattern(text).surprises
         except PatternSyntaxError as error:
-            raise DataError(self.path, number, f'pattern "{text}": {error}', "put a backslash before it") from None
+            raise DataError(self.path, number, f'pattern "{text}": {error}', "see the README on patterns") from None
         for character in dict.fromkeys(surprises):
             self.warnings.append(f"{self.path}:{number}: '{character}' in a pattern stands for itself; "
                                  f"write \\{character} to say that this is meant")

@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from crftool.kernels.lattice cimport forward_backward
+from crftool.kernels.chain cimport Chain, Links, forward_backward, forward_backward_log
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
 cdef enum:
@@ -30,6 +30,7 @@ cdef inline bint beaten(int64_t Y, const double* p, int32_t label) noexcept nogi
 
 
 def losses(
+    Chain chain,
     const double[:, ::1] mu_weights,     # in  [O][Y]      unigram weights
     const double[:, :, ::1] lam_weights, # in  [Ob][R][Y]  bigram weights
     const int32_t[:, ::1] unigrams,      # in  [N][K]      observation of each U template, -1 = none
@@ -38,8 +39,7 @@ def losses(
     const int32_t[::1] labels,           # in  [N]
     const int64_t[::1] offsets,          # in  [S + 1]
     int64_t first_sequence, int64_t last_sequence,
-    const double[:, :, ::1] psi, const double[:, :, ::1] psi_t, const double[::1] shift,
-    double[:, ::1] v,                    # out [n][Y]  of the block: see lattice.forward_backward
+    double[:, ::1] v,                    # out [n][Y]  of the block: see chain.forward_backward
     double[:, ::1] alpha,                # out [n][Y]
     double[:, ::1] residual,             # out [n][Y]
     double[::1] loss,                    # out [S]     log Z - score; NaN where the recursion failed
@@ -47,14 +47,14 @@ def losses(
     int64_t[::1] counter,
 ):
     cdef const crf_operations* op = operations()
-    cdef int64_t Y = mu_weights.shape[1], R = psi.shape[1], K = unigrams.shape[1], Kb = bigrams.shape[1]
+    cdef int64_t Y = mu_weights.shape[1], R = lam_weights.shape[1], K = unigrams.shape[1], Kb = bigrams.shape[1]
     cdef int64_t base = offsets[first_sequence], s, first, start, T, t, k, y, longest = 0, wrong
     cdef double gold
     cdef double* x
     cdef double* work
     for s in range(first_sequence, last_sequence):
         longest = max(longest, offsets[s + 1] - offsets[s])
-    work = <double*> malloc((longest + Y) * sizeof(double))
+    work = <double*> malloc((longest + 2 * Y) * sizeof(double))
     if work == NULL:
         raise MemoryError
     with nogil:
@@ -64,6 +64,9 @@ def losses(
                 break
             for s in range(first, min(last_sequence, first + GRAIN)):
                 start, T, gold, wrong = offsets[s], offsets[s + 1] - offsets[s], 0.0, 0
+                if T == 0:
+                    loss[s], errors[s] = 0.0, 0
+                    continue
                 for t in range(start, start + T):
                     x = &v[t - base, 0]
                     memset(x, 0, Y * sizeof(double))
@@ -76,9 +79,14 @@ def losses(
                         for k in range(Kb):
                             if bigrams[transition[t], k] >= 0:
                                 gold += lam_weights[bigrams[transition[t], k], y, labels[t]]
-                loss[s] = forward_backward(
-                    T, Y, R, &transition[start], &psi[0, 0, 0], &psi_t[0, 0, 0], &shift[0],
-                    &v[start - base, 0], &alpha[start - base, 0], &residual[start - base, 0], work) - gold
+                if chain.log_domain:
+                    loss[s] = forward_backward_log(
+                        &chain.links, T, &transition[start], &v[start - base, 0], &alpha[start - base, 0],
+                        &residual[start - base, 0], work) - gold
+                else:
+                    loss[s] = forward_backward(
+                        &chain.links, T, &transition[start], &v[start - base, 0], &alpha[start - base, 0],
+                        &residual[start - base, 0], work) - gold
                 if not isfinite(loss[s]):
                     continue
                 for t in range(start, start + T):
@@ -90,30 +98,56 @@ def losses(
     free(work)
 
 
+cdef inline void add_pairs(
+    const Links* links, bint log_domain, int32_t c, const double* alpha, const double* v, double* row,
+    double* expected) noexcept nogil:
+    """Add alpha v^T; in the log domain, the pair probabilities themselves."""
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = links.Y, i, y
+    cdef const double* lam
+    if not log_domain:
+        op.add_outer(Y, Y, alpha, v, expected)
+        return
+    lam = links.lam + links.slot[c] * links.stride
+    for i in range(Y):
+        for y in range(Y):
+            row[y] = lam[i * Y + y] + v[y]
+        op.exp_shifted(Y, row, -alpha[i], row)
+        op.add(Y, row, expected + i * Y)
+
+
 def accumulate(
+    Chain chain,
     const int32_t[:, ::1] unigrams,      # in  [N][K]
     const int32_t[::1] transition,       # in  [N]
     const int64_t[::1] offsets,          # in  [S + 1]
     int64_t first_sequence, int64_t last_sequence,
     const int32_t[::1] group_bounds,     # in  [G + 1]  template groups: their columns of `unigrams`
     const int32_t[::1] group_columns,    # in  [K]
+    const int64_t[::1] candidates,       # in  [C + 1]  label pairs that may have weights, by transition: bounds
+    const int32_t[:, ::1] pairs,         # in  [candidates][2]; None: all pairs may
     const double[:, ::1] v, const double[:, ::1] alpha, const double[:, ::1] residual,   # in  [n][Y]
     double[:, ::1] mu_grad,              # out [O][Y]
-    double[:, :, :, ::1] expected,       # out [A][C][R][Y]  sums of alpha[t-1] v[t]^T; A = lanes, or 1
+    double[:, ::1] expected,             # out [A][C * Y * Y, or candidates]  sums of alpha[t-1] v[t]^T
+    double[:, :, ::1] begin,             # out [A][C][Y]  residuals of first positions
     int64_t lanes,
     int64_t[::1] counter,
 ):
     """Add a block's residuals and transition expectations.
 
-    Tasks 0 to lanes - 1 are the transitions: with a copy of `expected` per lane, a lane takes a fixed
-    share of the sequences; with a single copy, the transition ids that are equal to it modulo `lanes`.
-    The other tasks are the groups of templates.
+    Tasks 0 to lanes - 1 are the transitions: with a copy of `expected` per lane (A = lanes), a lane takes
+    a fixed share of the sequences; with a single copy, the transition ids that are equal to it modulo
+    `lanes`. The other tasks are the groups of templates.
     """
     cdef const crf_operations* op = operations()
-    cdef int64_t Y = residual.shape[1], R = expected.shape[2], G = group_bounds.shape[0] - 1
+    cdef int64_t Y = residual.shape[1], G = group_bounds.shape[0] - 1
     cdef int64_t base = offsets[first_sequence], sequences = last_sequence - first_sequence
     cdef int64_t task, s, t, k, copy, low, high, end = offsets[last_sequence]
-    cdef bint by_sequence = expected.shape[0] == lanes
+    cdef bint by_sequence = expected.shape[0] == lanes, listed = pairs is not None
+    cdef double* row = <double*> malloc(Y * sizeof(double))
+    cdef int32_t c
+    if row == NULL:
+        raise MemoryError
     with nogil:
         while True:
             task = crf_next_task(&counter[0])
@@ -131,31 +165,68 @@ def accumulate(
                 copy = task
             for s in range(low, high):
                 for t in range(offsets[s], offsets[s + 1]):
-                    if not by_sequence and transition[t] % lanes != task:
+                    c = transition[t]
+                    if not by_sequence and c % lanes != task:
                         continue
-                    if t > offsets[s]:
-                        op.add_outer(Y, Y, &alpha[t - 1 - base, 0], &v[t - base, 0],
-                                     &expected[copy, transition[t], 0, 0])
-                    elif R > Y:
-                        op.add(Y, &v[t - base, 0], &expected[copy, transition[t], Y, 0])
+                    if t == offsets[s]:
+                        if chain.begin_label:
+                            op.add(Y, &residual[t - base, 0], &begin[copy, c, 0])
+                    elif listed:
+                        for k in range(candidates[c], candidates[c + 1]):
+                            expected[copy, k] += alpha[t - 1 - base, pairs[k, 0]] * v[t - base, pairs[k, 1]]
+                    else:
+                        add_pairs(&chain.links, chain.log_domain, c, &alpha[t - 1 - base, 0], &v[t - base, 0],
+                                  row, &expected[copy, c * Y * Y])
+    free(row)
+
+
+cdef inline double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil:
+    """psi[c][previous][y]"""
+    cdef int64_t e
+    if links.slot[c] >= 0:
+        return links.psi[(links.slot[c] * links.Y + previous) * links.Y + y]
+    for e in range(links.into[c * links.Y + y], links.into[c * links.Y + y + 1]):
+        if links.previous[e] == previous:
+            return links.factor[e]
+    return links.rest[c]
 
 
 def add_expectations(
-    const double[:, :, :, ::1] expected,   # in  [A][C][R][Y]
-    const double[:, :, ::1] psi,           # in  [C][R][Y]
+    Chain chain,
+    const double[:, ::1] expected,         # in  [A][C * Y * Y, or candidates]
+    const double[:, :, ::1] begin,         # in  [A][C][Y]
+    const int64_t[::1] candidates,         # in  [C + 1]
+    const int32_t[:, ::1] pairs,           # in  [candidates][2], or None
     const int32_t[:, ::1] bigrams,         # in  [C][Kb]
     double[:, :, ::1] lam_grad,            # out [Ob][R][Y]
 ):
-    """lam_grad += expected pair counts: psi o sum of the lanes, for each observation of a transition."""
-    cdef int64_t A = expected.shape[0], C = psi.shape[0], size = psi.shape[1] * psi.shape[2], c, k, i, copy
+    """lam_grad += expected pair counts, psi o sum of the lanes, for each observation of a transition."""
+    cdef const Links* links = &chain.links
+    cdef int64_t A = expected.shape[0], C = chain.C, Y = chain.Y, k, j, i, y, copy, first, last
+    cdef int32_t c
+    cdef bint listed = pairs is not None
     cdef double total
     with nogil:
         for c in range(C):
-            for i in range(size):
+            first = candidates[c] if listed else 0
+            last = candidates[c + 1] if listed else Y * Y
+            for j in range(first, last):
+                i = pairs[j, 0] if listed else j / Y
+                y = pairs[j, 1] if listed else j % Y
                 total = 0.0
                 for copy in range(A):
-                    total += (&expected[copy, c, 0, 0])[i]
-                total *= (&psi[c, 0, 0])[i]
+                    total += expected[copy, j] if listed else expected[copy, c * Y * Y + j]
+                if not chain.log_domain:
+                    total *= pair_factor(links, c, i, y)
                 for k in range(bigrams.shape[1]):
                     if bigrams[c, k] >= 0:
-                        (&lam_grad[bigrams[c, k], 0, 0])[i] += total
+                        lam_grad[bigrams[c, k], i, y] += total
+            if not chain.begin_label:
+                continue
+            for y in range(Y):
+                total = 0.0
+                for copy in range(A):
+                    total += begin[copy, c, y]
+                for k in range(bigrams.shape[1]):
+                    if bigrams[c, k] >= 0:
+                        lam_grad[bigrams[c, k], Y, y] += total

@@ -6,6 +6,7 @@ cdef class KeyTable:
     cdef int64_t n, key_capacity, slot_capacity
     cdef int32_t* keys                   # [n][width]
     cdef uint32_t* slots                 # [slot_capacity][2]  (hash tag, index + 1), 0 = empty
+    cdef bint is_frozen                  # takes no new key
     cdef object buffers                  # a frozen table: the memory it lies in; else None
 
     cdef int64_t find_key(self, const int32_t* key) noexcept nogil

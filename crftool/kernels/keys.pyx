@@ -13,7 +13,8 @@ cdef extern from "hashing.h":
     uint64_t crf_hash_ids(const int32_t* ids, int width) noexcept nogil
 
 cdef enum:
-    KEY_BUFFER = 64              # ids in a key at most: a buffer on the stack
+    KEY_BUFFER = 64              # fields of a template at most: a buffer on the stack
+    MAX_WIDTH = 4096             # ids in a key at most
     MAX_KEYS = 2147483646        # indices are int32
     FULL = -1                    # what intern_key returns when memory or indices run out
 MAX_FIELDS = KEY_BUFFER
@@ -21,9 +22,9 @@ MAX_FIELDS = KEY_BUFFER
 
 cdef class KeyTable:
     def __cinit__(self, int width):
-        if width < 0 or width > KEY_BUFFER:
-            raise ValueError("a key has 0 to 64 ids")
-        self.width, self.n, self.buffers = width, 0, None
+        if width < 0 or width > MAX_WIDTH:
+            raise ValueError("a key has 0 to 4096 ids")
+        self.width, self.n, self.buffers, self.is_frozen = width, 0, None, False
         self.key_capacity, self.slot_capacity = 8, 16
         self.keys = <int32_t*> malloc((self.key_capacity * width + 1) * sizeof(int32_t))
         self.slots = <uint32_t*> calloc(2 * self.slot_capacity, sizeof(uint32_t))
@@ -57,6 +58,7 @@ cdef class KeyTable:
         free(table.keys)
         free(table.slots)
         table.buffers = (keys, slots)
+        table.is_frozen = True
         table.n, table.slot_capacity = n, capacity
         table.keys = <int32_t*> &keys[0, 0] if n and width else <int32_t*> &slots[0, 0]
         table.slots = <uint32_t*> &slots[0, 0]
@@ -128,7 +130,7 @@ cdef class KeyTable:
         cdef int64_t slot = self._probe(tag, start, key)
         cdef void* moved
         if self.slots[2 * slot + 1] == 0:
-            if self.n >= MAX_KEYS:
+            if self.is_frozen or self.n >= MAX_KEYS:
                 return FULL
             if 2 * self.n >= self.slot_capacity:
                 if not self._grow_slots():
@@ -181,7 +183,7 @@ def expand(
     cdef int64_t s, t, start, length, position, index = 0
     cdef int32_t[KEY_BUFFER] key
     cdef int f, width = table.width
-    if rows.shape[0] != width or absolute.shape[0] != width or sources.shape[0] != width:
+    if width > KEY_BUFFER or rows.shape[0] != width or absolute.shape[0] != width or sources.shape[0] != width:
         raise ValueError("fields do not fit the table")
     with nogil:
         for s in range(offsets.shape[0] - 1):

@@ -18,6 +18,7 @@ typedef struct {
     const char *name;
     double (*sum)(int64_t, const double *);
     double (*maximum)(int64_t, const double *);
+    double (*minimum)(int64_t, const double *);
     double (*dot)(int64_t, const double *, const double *);
     double (*dot_single)(int64_t, const float *, const double *);
     void (*add)(int64_t, const double *, double *);

@@ -31,7 +31,7 @@ def last_boundary(const unsigned char[::1] block, int64_t since):
     Everything before it consists of whole sequences. Lines whose end lies before `since` have been
     searched by an earlier call.
     """
-    cdef int64_t size = block.shape[0], end, start, i
+    cdef int64_t size = block.shape[0], end, start, stop, i
     cdef const char* text
     if size == 0:
         return 0
@@ -44,10 +44,11 @@ def last_boundary(const unsigned char[::1] block, int64_t since):
             start = end - 1                      # `end` lies behind a line feed
             while start > 0 and text[start - 1] != 10:
                 start -= 1
+            stop = content_end(text, start, end - 1)
             i = start
-            while i < end and (is_gap(text[i]) or text[i] == 13 or text[i] == 10):
+            while i < stop and is_gap(text[i]):
                 i += 1
-            if i == end:
+            if i == stop:
                 break
             end = start
     return end if end > since else 0

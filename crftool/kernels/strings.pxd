@@ -8,6 +8,7 @@ cdef class StringTable:
     cdef char* blob                      # [bounds[n]]  the strings, one after the other
     cdef int64_t* bounds                 # [n + 1]      string i is blob[bounds[i]:bounds[i + 1]]
     cdef uint32_t* slots                 # [slot_capacity][2]  (hash tag, index + 1), 0 = empty
+    cdef bint is_frozen                  # takes no new string
     cdef object buffers                  # a frozen table: the memory it lies in; else None
 
     cdef int64_t find_bytes(self, const char* text, int64_t length) noexcept nogil

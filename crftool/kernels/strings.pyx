@@ -22,6 +22,7 @@ cdef class StringTable:
         self.parent = parent
         self.first = 0 if parent is None else parent.first + parent.n
         self.buffers = None
+        self.is_frozen = False
         self.n = 0
         self.blob_capacity, self.string_capacity, self.slot_capacity = 64, 8, 16
         self.blob = <char*> malloc(self.blob_capacity)
@@ -58,6 +59,7 @@ cdef class StringTable:
         free(table.bounds)
         free(table.slots)
         table.buffers = (blob, bounds, slots)
+        table.is_frozen = True
         table.n, table.slot_capacity = n, capacity
         table.blob = <char*> &blob[0] if blob.shape[0] else <char*> &bounds[0]
         table.bounds = <int64_t*> &bounds[0]
@@ -90,7 +92,7 @@ cdef class StringTable:
         """The id of `text`, which becomes a new one if need be."""
         cdef int64_t index = self.intern_bytes(<const char*> &text[0] if text.shape[0] else NULL, text.shape[0])
         if index < 0:
-            raise MemoryError("too many distinct strings")
+            raise MemoryError("too many distinct strings, or a frozen table")
         return index
 
     cdef int64_t _probe(self, uint32_t tag, int64_t start, const char* text, int64_t length) noexcept nogil:
@@ -127,6 +129,8 @@ cdef class StringTable:
                 return index
         slot = self._probe(tag, start, text, length)
         if self.slots[2 * slot + 1] == 0:
+            if self.is_frozen:
+                return FULL
             if 2 * self.n >= self.slot_capacity:
                 if not self._grow_slots():
                     return FULL

@@ -6,6 +6,7 @@ cdef extern from "operations.h":
         const char* name
         double (*sum)(int64_t, const double*) noexcept nogil
         double (*maximum)(int64_t, const double*) noexcept nogil
+        double (*minimum)(int64_t, const double*) noexcept nogil
         double (*dot)(int64_t, const double*, const double*) noexcept nogil
         double (*dot_single)(int64_t, const float*, const double*) noexcept nogil
         void (*add)(int64_t, const double*, double*) noexcept nogil

@@ -174,7 +174,7 @@ cdef inline double pseudo(double x, double g, double rho1) noexcept nogil:
         return g + rho1
     if g - rho1 > 0.0:
         return g - rho1
-    return 0.0
+    return 0.0 if g == g else g                      # NaN must not pass unseen
 
 
 def pseudo_gradient(
@@ -195,7 +195,7 @@ def pseudo_gradient(
                 x = pseudo(theta[i], grad[i], rho1)
                 out[i] = x
                 squares += x * x
-                if not fabs(x) <= largest:       # also true of NaN, which must not pass unseen
+                if fabs(x) > largest or x != x:      # once NaN, it stays
                     largest = fabs(x)
             sums[start / CHUNK_SIZE, 0], sums[start / CHUNK_SIZE, 1] = squares, largest
 

@@ -29,6 +29,18 @@ static CRF_TARGET double CRF_LEVEL(maximum)(int64_t n, const double *x) {
     return s[2] > s[0] ? s[2] : s[0];
 }
 
+/* The smallest of n >= 1 numbers. */
+static CRF_TARGET double CRF_LEVEL(minimum)(int64_t n, const double *x) {
+    double s[4] = {x[0], x[0], x[0], x[0]};
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; k++) s[k] = x[i + k] < s[k] ? x[i + k] : s[k];
+    for (; i < n; i++) s[0] = x[i] < s[0] ? x[i] : s[0];
+    s[0] = s[1] < s[0] ? s[1] : s[0];
+    s[2] = s[3] < s[2] ? s[3] : s[2];
+    return s[2] < s[0] ? s[2] : s[0];
+}
+
 static CRF_TARGET double CRF_LEVEL(dot)(int64_t n, const double *x, const double *y) {
     double s[8] = {0};
     int64_t i = 0;

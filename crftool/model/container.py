@@ -65,13 +65,14 @@ def unpack(buffer, name):
         raise damaged
     sections = {}
     for i in range(count):
-        label, offset, length, crc, _ = ENTRY.unpack_from(view, HEADER.size + ENTRY.size * i)
-        if offset % ALIGNMENT or offset < end or offset + length > size:
+        label, offset, length, crc, zero = ENTRY.unpack_from(view, HEADER.size + ENTRY.size * i)
+        label = label.rstrip(b"\0").decode("ascii", "replace")
+        if offset != _aligned(end) or offset + length > size or zero or label in sections:
+            raise damaged
+        if any(view[end:offset]) or zlib.crc32(view[offset:offset + length]) != crc:
             raise damaged
         end = offset + length
-        sections[label.rstrip(b"\0").decode("ascii", "replace")] = view[offset:end]
-        if zlib.crc32(view[offset:end]) != crc:
-            raise damaged
+        sections[label] = view[offset:end]
     if end != size:
         raise damaged
     return sections

@@ -28,7 +28,7 @@ class Model:
         self.name = name
         try:
             self._read()
-        except (KeyError, ValueError, TypeError, IndexError, DataError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, RecursionError, DataError) as error:
             raise ModelError(f"{name}: the model file contradicts itself ({error}); train anew") from None
 
     # Making ---------------------------------------------------------------------------------------------
@@ -50,13 +50,19 @@ class Model:
                 keep = row_of[rows] >= 0
                 tables.append((kind.keys(t)[keep], row_of[rows[keep]]))
                 used.append(np.unique(tables[-1][0]))
-            texts = {text: int(row_of[row]) for text, row in kind.texts.items() if row_of[row] >= 0}
+            texts = {text: int(row_of[row]) for text, row in sorted(kind.texts.items()) if row_of[row] >= 0}
             kinds.append((letter, store, tables, texts))
+        # Values by their text and keys by their row: the file does not show in which order they were met.
         values = np.unique(np.concatenate(used)) if used else np.empty(0, np.int32)
-        _put_strings(sections, "values", [encoder.values.table.text(int(v)) for v in values])
+        strings = sorted((encoder.values.table.text(int(v)), int(v)) for v in values)
+        _put_strings(sections, "values", [text for text, _ in strings])
+        id_of = np.zeros(len(encoder.values.table) + 1, np.int32)
+        id_of[[v for _, v in strings]] = np.arange(len(strings))
         for letter, store, tables, texts in kinds:
             for t, (keys, rows) in enumerate(tables):
-                keys = np.ascontiguousarray(np.searchsorted(values, keys), np.int32)
+                keys = id_of[keys]
+                order = np.lexsort((*keys.T[::-1], rows))
+                keys, rows = np.ascontiguousarray(keys[order]), rows[order]
                 sections[f"{letter}.{t}.keys"] = keys
                 sections[f"{letter}.{t}.slots"] = KeyTable.of(keys).arrays()[1]
                 sections[f"{letter}.{t}.rows"] = rows.astype(np.int32)
@@ -66,7 +72,8 @@ class Model:
                 sections[f"{letter}.{part}"] = getattr(store, part)
         sections["meta"] = json.dumps({
             "crftool": crftool.__version__, "begin_label": space.begin_label, "options": options,
-            "weights": {"U": kinds[0][1].active, "B": kinds[1][1].active}}, sort_keys=True).encode()
+            "labels": space.Y, "pairs": space.R * space.Y, "rows": {letter: store.size for letter, store, _, _ in kinds},
+            "weights": {letter: store.active for letter, store, _, _ in kinds}}, sort_keys=True).encode()
         return cls({name: _as_bytes(data) for name, data in sections.items()})
 
     @classmethod
@@ -95,17 +102,22 @@ class Model:
 
     def _read(self):
         meta = json.loads(bytes(self._sections["meta"]))
-        self.version, self.options = str(meta["crftool"]), dict(meta["options"])
-        begin_label = bool(meta["begin_label"])
+        self.version, self.options, begin_label = meta["crftool"], meta["options"], meta["begin_label"]
+        if not (isinstance(meta, dict) and isinstance(self.version, str) and isinstance(self.options, dict)
+                and isinstance(begin_label, bool)):
+            raise ValueError("wrong kinds of values in its description")
         template = Template(bytes(self._sections["template"]), self.name)
         table = self._strings("labels")
         labels = [table.text(i) for i in range(len(table))]
-        if not labels:
-            raise ValueError("no labels")
+        if not labels or [len(labels), (len(labels) + begin_label) * len(labels)] != [meta["labels"], meta["pairs"]] or len(set(labels)) != len(labels):
+            raise ValueError("wrong labels")
         values = self._strings("values")
         Y, R = len(labels), len(labels) + begin_label
         unigram_rows, unigrams = self._kind("U", template.unigrams, Y, len(values))
         bigram_rows, bigrams = self._kind("B", template.bigrams, R * Y, len(values))
+        if {"U": unigram_rows.size, "B": bigram_rows.size} != meta["rows"] or (
+                {"U": unigram_rows.active, "B": bigram_rows.active} != meta["weights"]):
+            raise ValueError("another number of weights than it says")
         self.labels = labels
         self.encoder = Encoder(template, labels, begin_label, ValueIndex(template, values), unigrams, bigrams)
         self.weights = StoredWeights(self.encoder.space, unigram_rows, bigram_rows)
@@ -122,6 +134,11 @@ class Model:
             keys = self._array(f"{letter}.{t}.keys", np.int32).reshape(len(rows), len(literals) - 1)
             tables.append(KeyTable.frozen(keys, self._array(f"{letter}.{t}.slots", np.uint32, -1, 2), n_values))
             all_rows.append(_checked_rows(rows, store))
+        owned = np.zeros(store.size, bool)
+        for rows in all_rows:
+            owned[rows] = True
+        if not owned.all():
+            raise ValueError("weights without observation")
         strings = self._strings(f"{letter}.t")
         text_rows = _checked_rows(self._array(f"{letter}.t.rows", np.int32), store)
         if len(text_rows) != len(strings):
@@ -161,7 +178,7 @@ class Model:
 
 def _match(encoder, kind, old_encoder, old_kind):
     """(new rows, old rows) of the observations with the same text in two encoders."""
-    new_rows, old_rows = [], []
+    row_of = np.full(old_kind.size + 1, -1, np.int64)              # new row of each old row
     for t, literals in enumerate(old_kind.literals):
         if literals not in kind.literals:
             continue
@@ -173,12 +190,25 @@ def _match(encoder, kind, old_encoder, old_kind):
         found = np.empty(len(keys), np.int64)
         kind.tables[table].find_rows(np.ascontiguousarray(value_of[keys]), found)
         rows = np.append(kind.rows[table], np.int32(-1))[found]
-        new_rows.append(rows[rows >= 0])
-        old_rows.append(old_kind.rows[t][rows >= 0])
-    if not new_rows:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    new_rows, first = np.unique(np.concatenate(new_rows), return_index=True)
-    return new_rows, np.concatenate(old_rows)[first]
+        row_of[old_kind.rows[t][rows >= 0]] = rows[rows >= 0]
+    missing = np.flatnonzero(row_of[:-1] < 0)
+    if len(missing) and (old_kind.texts or kind.texts or set(old_kind.literals) != set(kind.literals)):
+        # Another template, or another split into fields, may spell the same text.
+        texts = {text: row for row, text in _texts(encoder, kind)}
+        for row, text in _texts(old_encoder, old_kind):
+            if row_of[row] < 0:
+                row_of[row] = texts.get(text, -1)
+    old_rows = np.flatnonzero(row_of >= 0)
+    return row_of[old_rows], old_rows
+
+
+def _texts(encoder, kind):
+    """(row, text) of every observation."""
+    for t, rows in enumerate(kind.rows):
+        line = kind.lines[kind.table_of.index(t)]
+        for row, key in zip(rows.tolist(), kind.keys(t).tolist()):
+            if row >= 0:
+                yield row, line.expand(encoder.values.table.text(v) for v in key)
 
 
 def _as_bytes(data):
@@ -196,7 +226,7 @@ def _put_strings(sections, name, strings):
 
 def _check_store(store, width):
     bounds = store.bounds
-    if len(bounds) == 0 or bounds[0] != 0 or bounds[-1] != len(store.values) or (np.diff(bounds) < 0).any():
+    if len(bounds) == 0 or bounds[0] != 0 or bounds[-1] != len(store.values) or (bounds[1:] < bounds[:-1]).any():
         raise ValueError("weights out of bounds")
     if len(store.columns) != len(store.values):
         raise ValueError("weights without columns")

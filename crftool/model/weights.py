@@ -1,7 +1,7 @@
 """Weights in two forms with one face: the flat vector of a trainer, and the compressed rows of a model.
 
-    unigram_scores(dataset, pool)      mu  [N][Y]
-    transition_scores(dataset, pool)   lam [C][R][Y]
+    unigram_scores(dataset, pool)                  mu [N][Y]
+    chain(dataset, mode, pool, constraint)         the transitions, as a kernels.chain.Chain
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crftool.kernels import scoring
+from crftool.kernels.transitions import Entries, chain_of_blocks, largest_sparse, make_chain
 
 
 class TrainedWeights:
@@ -25,10 +26,11 @@ class TrainedWeights:
     def unigram_scores(self, dataset, pool):
         return self._rows(self.space.split(self.theta)[0], dataset.unigrams, pool)
 
-    def transition_scores(self, dataset, pool):
-        lam = self.space.split(self.theta)[1].reshape(self.space.Ob, -1)
-        width = self.space.R * self.space.Y
-        return self._rows(lam.reshape(-1, width), dataset.bigrams, pool).reshape(-1, self.space.R, self.space.Y)
+    def chain(self, dataset, mode, pool, constraint=None):
+        Y, R = self.space.Y, self.space.R
+        lam = self.space.split(self.theta)[1].reshape(self.space.Ob, R * Y)
+        blocks = self._rows(lam, dataset.bigrams, pool).reshape(-1, R, Y)
+        return chain_of_blocks(blocks, mode, pool, constraint)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,17 @@ class RowStore:
         pool.run(scoring.add_stored_rows, self.dense, self.bounds, self.columns, self.values, rows, out)
         return out
 
+    def row_sizes(self):
+        """[size]  stored entries of each row; a whole row counts all its weights."""
+        return np.concatenate((np.full(len(self.dense), self.dense.shape[1]), np.diff(self.bounds)))
+
+    def entries(self, owners, rows):
+        """(owner, column, value) of all entries of the sparse rows `rows` [n], each marked with its owner."""
+        starts, ends = self.bounds[rows - len(self.dense)], self.bounds[rows - len(self.dense) + 1]
+        lengths = ends - starts
+        at = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        return np.repeat(owners, lengths), self.columns[at].astype(np.int64), self.values[at].astype(float)
+
     def to_dense(self):
         """[size][D] float64"""
         out = np.zeros((self.size, self.dense.shape[1]))
@@ -92,5 +105,38 @@ class StoredWeights:
     def unigram_scores(self, dataset, pool):
         return self.unigrams.rows(dataset.unigrams, pool)
 
-    def transition_scores(self, dataset, pool):
-        return self.bigrams.rows(dataset.bigrams, pool).reshape(-1, self.space.R, self.space.Y)
+    def chain(self, dataset, mode, pool, constraint=None):
+        """Transitions with few weights go from compressed rows to entries, without a block of Y x Y."""
+        Y, R, store = self.space.Y, self.space.R, self.bigrams
+        limit = -1 if constraint is not None else largest_sparse(Y, mode)
+        sizes = np.append(store.row_sizes(), 0)[dataset.bigrams].sum(axis=1)     # -1, no row, finds the 0
+        sparse = sizes <= limit
+        if store.size and len(store.dense):
+            sparse &= (dataset.bigrams >= len(store.dense)).all(axis=1) | (dataset.bigrams < 0).all(axis=1)
+        dense = np.flatnonzero(~sparse)
+        slot = np.full(len(sparse), -1)
+        slot[dense] = np.arange(len(dense))
+        blocks = store.rows(dataset.bigrams[dense], pool).reshape(-1, R, Y)
+        if constraint is not None or not sparse.any():
+            return chain_of_blocks(blocks, mode, pool, constraint)
+        entries, begin = self._entries(dataset.bigrams, np.flatnonzero(sparse))
+        if begin is not None:
+            begin[dense] = blocks[:, Y]
+        return make_chain(Y, slot, blocks, entries, begin, mode, pool)
+
+    def _entries(self, bigrams, sparse):
+        """(Entries, begin [C][Y]) of the sparse transitions; weights of a pair from several rows add up."""
+        Y, R = self.space.Y, self.space.R
+        owners = np.repeat(sparse, bigrams.shape[1])
+        rows = bigrams[sparse].reshape(-1)
+        transition, pair, value = self.bigrams.entries(owners[rows >= 0], rows[rows >= 0])
+        key, where = np.unique(transition * (R * Y) + pair, return_inverse=True)
+        weight = np.bincount(where, value, len(key)) if len(key) else np.empty(0)
+        transition, previous, label = key // (R * Y), key // Y % R, key % Y
+        begin = None
+        if R > Y:
+            begin = np.zeros((len(bigrams), Y))
+            first = previous == Y
+            begin[transition[first], label[first]] = weight[first]
+            transition, previous, label, weight = (x[~first] for x in (transition, previous, label, weight))
+        return Entries(transition, previous, label, weight), begin

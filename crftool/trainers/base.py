@@ -98,8 +98,8 @@ class Stop:
 
 
 def count_scale(dataset, space):
-    """2-norm of the observed feature counts, from the counts of observations (an upper bound that needs no
-    pass over the features: all occurrences of an observation with its most frequent label)."""
+    """The size of the feature counts: 2-norm of the counts of the unigram observations (whatever their
+    label) and of one more per token, for templates without unigrams."""
     counts = np.zeros(space.O)
     for column in dataset.unigrams.T:
         counts += np.bincount(column[column >= 0], minlength=space.O)

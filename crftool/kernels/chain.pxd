@@ -1,0 +1,42 @@
+from libc.stdint cimport int32_t, int64_t
+
+# The transitions of a chain, for the recursions; see chain.pyx for what is what.
+cdef struct Links:
+    int64_t Y
+    int64_t stride               # from one block of `lam` to the next: R * Y
+    const int32_t* slot          # [C]  block of lam, psi and psi_t; -1: the transition is sparse
+    const double* lam            # [D][R][Y]
+    const double* psi            # [D][Y][Y]  exp(lam - shift)
+    const double* psi_t          # [D][Y][Y]  transposed
+    const double* shift          # [C]
+    const double* rest           # [C]  exp(-shift): psi of the pairs that have no entry
+    const int64_t* into          # [C * Y + 1]  entries by label: bounds
+    const int32_t* previous      # [entries]    their previous label, rising
+    const double* weight         # [entries]    their lam
+    const double* factor         # [entries]    their psi
+    const double* excess         # [entries]    their psi - rest
+    const int64_t* out_of        # [C * Y + 1]  the same entries by previous label: bounds
+    const int32_t* following     # [entries]
+    const double* factor_out     # [entries]
+    const double* excess_out     # [entries]
+    const double* begin          # [C][Y]  lam of the begin label, or NULL
+    const double* start          # [Y]     added to the scores of a first position, or NULL
+    const double* end            # [Y]     added to those of a last position, or NULL
+    bint constrained             # some pairs or boundary labels are forbidden (-inf)
+    bint wide                    # weights differ too much for the scaled recursion
+
+
+cdef class Chain:
+    cdef readonly int64_t Y, C
+    cdef readonly bint begin_label, log_domain
+    cdef Links links
+    cdef dict _memory
+
+
+cdef double forward_backward(
+    const Links* links, int64_t T, const int32_t* transition,
+    double* u, double* alpha, double* p, double* work) noexcept nogil
+
+cdef double forward_backward_log(
+    const Links* links, int64_t T, const int32_t* transition,
+    double* u, double* alpha, double* p, double* work) noexcept nogil

@@ -1,0 +1,533 @@
+"""Sums over the chain: forward-backward, scaled, sparse and in the log domain.
+
+One sequence is a lattice of T positions with Y labels:
+
+    score(y) = sum_t  mu[t][y_t]  +  sum_t  lam[transition[t]][y_{t-1}][y_t]
+
+mu [T][Y] holds the unigram scores. The bigram scores of a position depend only on its transition id, so
+they are kept, and exponentiated, once per distinct id. A transition is either dense, a block [Y][Y], or
+sparse: pairs without an entry have lam = 0, and with M = exp(lam) - 1 on the entries
+
+    alpha[t] = exp(mu[t]) o (sum(alpha[t-1]) + alpha[t-1] M)          (Sokolovska et al. 2010, eq. 9)
+
+costs Y + entries instead of Y^2. Both kinds may occur in one sequence. With a begin label, the first
+position has lam[transition[0]][begin][y] too; without, its transition id is not used.
+"""
+
+from libc.math cimport INFINITY, NAN, exp, isfinite, log
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
+
+cdef enum:
+    GRAIN = 8                    # sequences that a thread takes at a time
+
+# The scaled recursion must not lose a path that may matter later. A label whose forward score has vanished
+# can win back, in the next step, only what the weights of one transition differ by; if that is at most
+# SPREAD, what is lost weighs less than 1e-150 of the rest, whatever the unigram scores. Where labels are
+# forbidden that argument fails, for a path may have nowhere else to go: there scores of one position and
+# weights of one transition may differ by CONSTRAINED_SPREAD, and forward scores must stay above TINY, from
+# where they cannot vanish in one step. What fails these tests is done in the log domain.
+cdef double SPREAD = 350.0
+cdef double CONSTRAINED_SPREAD = 150.0
+cdef double TINY = 1e-170
+# A sparse sum that comes out smaller than this share of its terms is added up again pair by pair.
+cdef double CANCELLED = 1e-3
+
+
+cdef class Chain:
+    """The transitions of a set of sequences; made by crftool.kernels.transitions."""
+
+    def __cinit__(
+        self,
+        const int32_t[::1] slot,             # [C]
+        const double[:, :, ::1] lam,         # [D][R][Y]
+        double[:, :, ::1] psi,               # [D][Y][Y]  filled by `exponentiate`; None in the log domain
+        double[:, :, ::1] psi_t,             # [D][Y][Y]
+        double[::1] shift,                   # [C]
+        const double[::1] rest,              # [C]
+        const int64_t[::1] into,             # [C * Y + 1]
+        const int32_t[::1] previous, const double[::1] weight, const double[::1] factor,
+        const double[::1] excess,
+        const int64_t[::1] out_of,           # [C * Y + 1]
+        const int32_t[::1] following, const double[::1] factor_out, const double[::1] excess_out,
+        const double[:, ::1] begin=None,     # [C][Y]
+        const double[::1] start=None, const double[::1] end=None, bint constrained=False,
+    ):
+        self.C, self.Y = slot.shape[0], lam.shape[2]
+        self.begin_label = begin is not None
+        self.log_domain = psi is None
+        self._memory = dict(slot=slot, lam=lam, psi=psi, psi_t=psi_t, shift=shift, rest=rest, into=into,
+                            previous=previous, weight=weight, factor=factor, excess=excess, out_of=out_of,
+                            following=following, factor_out=factor_out, excess_out=excess_out, begin=begin, start=start, end=end)
+        self._check()
+        self.links.Y, self.links.stride = self.Y, lam.shape[1] * lam.shape[2]
+        self.links.slot = &slot[0]
+        self.links.lam = &lam[0, 0, 0] if lam.shape[0] else NULL
+        self.links.psi = NULL if psi is None or psi.shape[0] == 0 else &psi[0, 0, 0]
+        self.links.psi_t = NULL if psi is None or psi.shape[0] == 0 else &psi_t[0, 0, 0]
+        self.links.shift, self.links.rest = &shift[0], &rest[0]
+        self.links.into, self.links.out_of = &into[0], &out_of[0]
+        if previous.shape[0]:
+            self.links.previous, self.links.following = &previous[0], &following[0]
+            self.links.weight, self.links.excess = &weight[0], &excess[0]
+            self.links.factor, self.links.factor_out = &factor[0], &factor_out[0]
+            self.links.excess_out = &excess_out[0]
+        self.links.begin = NULL if begin is None else &begin[0, 0]
+        self.links.start = NULL if start is None else &start[0]
+        self.links.end = NULL if end is None else &end[0]
+        self.links.constrained, self.links.wide = constrained, False
+
+    def _check(self):
+        """Shapes that fit each other; the recursions rely on it."""
+        cdef dict m = self._memory
+        D, C, Y, n = m["lam"].shape[0], self.C, self.Y, m["previous"].shape[0]
+        good = (C > 0 and m["shift"].shape[0] == C and m["rest"].shape[0] == C
+                and m["into"].shape[0] == C * Y + 1 and m["out_of"].shape[0] == C * Y + 1
+                and m["into"][C * Y] == n and m["out_of"][C * Y] == n
+                and all(m[name].shape[0] == n for name in ("weight", "factor", "excess", "following", "factor_out", "excess_out")))
+        if m["psi"] is not None:
+            good = good and m["psi"].shape == m["psi_t"].shape == (D, Y, Y)
+        for name in ("start", "end"):
+            good = good and (m[name] is None or m[name].shape[0] == Y)
+        if not good or (m["begin"] is not None and m["begin"].shape != (C, Y)):
+            raise ValueError("arrays of a chain do not fit each other")
+
+    def judge(self, const double[::1] spread):
+        """Let the scaled recursion refuse weights that differ too much."""
+        cdef int64_t c
+        for c in range(spread.shape[0]):
+            if not spread[c] <= (CONSTRAINED_SPREAD if self.links.constrained else SPREAD):
+                self.links.wide = True
+
+    def __getattr__(self, name):
+        """The arrays, by name."""
+        try:
+            return self._memory[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def exponentiate(
+    Chain chain, double[:, :, ::1] psi, double[:, :, ::1] psi_t,
+    double[::1] shift,           # out [C]  its largest lam
+    double[::1] spread,          # out [C]  how much its finite lam differ
+    int64_t[::1] counter,
+):
+    """psi = exp(lam - shift) of every dense transition, once."""
+    cdef int64_t c, i, j, d, Y = chain.Y
+    cdef double lowest
+    cdef const double* lam
+    with nogil:
+        while True:
+            c = crf_next_task(&counter[0])
+            if c >= chain.C:
+                break
+            d = chain.links.slot[c]
+            if d < 0:
+                continue
+            lam = chain.links.lam + d * chain.links.stride
+            shift[c] = operations().maximum(Y * Y, lam)
+            if not isfinite(shift[c]):
+                shift[c] = 0.0                       # nothing but forbidden pairs
+            lowest = operations().minimum(Y * Y, lam)
+            if lowest == -INFINITY:
+                lowest = shift[c]
+                for i in range(Y * Y):
+                    if -INFINITY < lam[i] < lowest:
+                        lowest = lam[i]
+            spread[c] = shift[c] - lowest
+            operations().exp_shifted(Y * Y, lam, shift[c], &psi[d, 0, 0])
+            for i in range(Y):
+                for j in range(Y):
+                    psi_t[d, j, i] = psi[d, i, j]
+
+
+# One step -------------------------------------------------------------------------------------------------
+
+cdef double sum_pairs(
+    double rest, int64_t Y, const double* a, const int32_t* others, const double* factor, int64_t n) noexcept nogil:
+    """Sum of a[i] psi[i], term by term: what total + sum a excess is without cancellation."""
+    cdef int64_t i, e = 0
+    cdef double x = 0.0
+    for i in range(Y):
+        if e < n and others[e] == i:
+            x += a[i] * factor[e]
+            e += 1
+        else:
+            x += a[i] * rest
+    return x
+
+
+cdef inline void step_forward(const Links* links, int32_t c, const double* a, double* out) noexcept nogil:
+    """out = a psi, for the scaled forward scores a of the position before."""
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = links.Y, y, e
+    cdef double total, x
+    cdef const int64_t* bounds
+    if links.slot[c] >= 0:
+        op.row_times_matrix(Y, Y, a, links.psi + links.slot[c] * Y * Y, out)
+        return
+    total = links.rest[c] * op.sum(Y, a)
+    bounds = links.into + c * Y
+    for y in range(Y):
+        x = total
+        for e in range(bounds[y], bounds[y + 1]):
+            x += a[links.previous[e]] * links.excess[e]
+        if x < CANCELLED * total:
+            x = sum_pairs(links.rest[c], Y, a, links.previous + bounds[y], links.factor + bounds[y],
+                          bounds[y + 1] - bounds[y])
+        out[y] = x
+
+
+cdef inline void step_backward(const Links* links, int32_t c, const double* v, double* out) noexcept nogil:
+    """out = psi v"""
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = links.Y, y, e
+    cdef double total, x
+    cdef const int64_t* bounds
+    if links.slot[c] >= 0:
+        op.row_times_matrix(Y, Y, v, links.psi_t + links.slot[c] * Y * Y, out)
+        return
+    total = links.rest[c] * op.sum(Y, v)
+    bounds = links.out_of + c * Y
+    for y in range(Y):
+        x = total
+        for e in range(bounds[y], bounds[y + 1]):
+            x += v[links.following[e]] * links.excess_out[e]
+        if x < CANCELLED * total:
+            x = sum_pairs(links.rest[c], Y, v, links.following + bounds[y], links.factor_out + bounds[y],
+                          bounds[y + 1] - bounds[y])
+        out[y] = x
+
+
+cdef inline void add_boundaries(
+    const Links* links, int64_t T, int64_t t, const int32_t* transition, double* scores) noexcept nogil:
+    """Scores that only a first or last position has."""
+    if t == 0:
+        if links.begin != NULL:
+            operations().add(links.Y, links.begin + transition[0] * links.Y, scores)
+        if links.start != NULL:
+            operations().add(links.Y, links.start, scores)
+    if t == T - 1 and links.end != NULL:
+        operations().add(links.Y, links.end, scores)
+
+
+cdef inline double forward_position(
+    const Links* links, int64_t T, int64_t t, const int32_t* transition,
+    double* u,                   # in: mu[t];  out: exp(mu[t] - its maximum)
+    double* a,                   # out: scaled forward scores of t; those of t - 1 lie before them
+    double* scale,               # out: what they were multiplied by
+) noexcept nogil:
+    """log of the factor that scaling took out of this position; NaN when a path underflows."""
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = links.Y, y
+    cdef double largest, c, taken
+    cdef bint constrained = links.constrained
+    add_boundaries(links, T, t, transition, u)
+    largest = op.maximum(Y, u)
+    if links.wide or not isfinite(largest):
+        return NAN
+    if op.minimum(Y, u) == -INFINITY:
+        constrained = True
+    if constrained:
+        for y in range(Y):
+            if u[y] != -INFINITY and largest - u[y] > CONSTRAINED_SPREAD:
+                return NAN
+    op.exp_shifted(Y, u, largest, u)
+    taken = largest
+    if t > 0:
+        step_forward(links, transition[t], a - Y, a)
+        for y in range(Y):
+            a[y] *= u[y]
+        taken += links.shift[transition[t]]
+    else:
+        memcpy(a, u, Y * sizeof(double))
+    c = op.sum(Y, a)
+    scale[0] = 1.0 / c
+    if not (c > 0.0 and isfinite(c) and isfinite(scale[0])):
+        return NAN
+    for y in range(Y):
+        a[y] *= scale[0]
+    if constrained:
+        for y in range(Y):
+            if 0.0 < a[y] < TINY:
+                return NAN
+    return taken + log(c)
+
+
+# Whole sequences ------------------------------------------------------------------------------------------
+
+cdef double forward_backward(
+    const Links* links, int64_t T,
+    const int32_t* transition,   # in  [T]
+    double* u,                   # in  [T][Y] mu;  out v[t] = exp(mu[t]) o beta[t] / c[t]
+    double* alpha,               # out [T][Y]  forward scores, each row scaled to sum 1
+    double* p,                   # out [T][Y]  p(y_t = y | x)
+    double* work,                # [T + Y]     scale factors, beta
+) noexcept nogil:
+    """log Z, by the scaled recursions; NaN when all paths underflow.
+
+    With M = psi[transition[t]]:  alpha[t] = (alpha[t-1] M) o exp(mu[t]) / c[t],  c[t] such that the row
+    sums to 1;  beta[t-1] = M v[t].  Then p[t] = alpha[t] o beta[t], and the probability of the label
+    pair (y', y) at t is alpha[t-1][y'] M[y'][y] v[t][y].
+    """
+    cdef int64_t Y = links.Y, t, y
+    cdef double* scale = work
+    cdef double* beta = work + T
+    cdef double* a
+    cdef double* x
+    cdef double log_z = 0.0
+    for t in range(T):
+        log_z += forward_position(links, T, t, transition, u + t * Y, alpha + t * Y, scale + t)
+        if log_z != log_z:
+            return NAN
+    for y in range(Y):
+        beta[y] = 1.0
+    for t in range(T - 1, -1, -1):
+        a, x = alpha + t * Y, u + t * Y
+        for y in range(Y):
+            p[t * Y + y] = a[y] * beta[y]
+            x[y] *= beta[y] * scale[t]
+        if t > 0:
+            step_backward(links, transition[t], x, beta)
+    return log_z
+
+
+cdef inline double log_sum(int64_t n, double* x) noexcept nogil:
+    """log of the sum of exp(x); spoils x."""
+    cdef double largest = operations().maximum(n, x)
+    if largest == -INFINITY:
+        return largest
+    operations().exp_shifted(n, x, largest, x)
+    return largest + log(operations().sum(n, x))
+
+
+cdef double forward_backward_log(
+    const Links* links, int64_t T,
+    const int32_t* transition,   # in  [T]
+    double* u,                   # in  [T][Y] mu;  out mu[t] + log beta[t] - log Z
+    double* alpha,               # out [T][Y]  log alpha
+    double* p,                   # out [T][Y]  p(y_t = y | x)
+    double* work,                # [2 Y]
+) noexcept nogil:
+    """log Z, by the recursions in the log domain: slow, never out of range. Needs every transition dense.
+
+    The probability of the label pair (y', y) at t is exp(alpha[t-1][y'] + lam[y'][y] + u[t][y]).
+    """
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = links.Y, t, y, i
+    cdef double* column = work
+    cdef double* beta = work + Y
+    cdef double* a
+    cdef double* x
+    cdef const double* lam
+    cdef double log_z
+    for t in range(T):
+        a, x = alpha + t * Y, u + t * Y
+        add_boundaries(links, T, t, transition, x)
+        if t == 0:
+            memcpy(a, x, Y * sizeof(double))
+            continue
+        lam = links.lam + links.slot[transition[t]] * links.stride
+        for y in range(Y):
+            for i in range(Y):
+                column[i] = a[i - Y] + lam[i * Y + y]
+            a[y] = log_sum(Y, column) + x[y]
+    memcpy(column, alpha + (T - 1) * Y, Y * sizeof(double))
+    log_z = log_sum(Y, column)
+    if not isfinite(log_z):
+        return NAN
+    for y in range(Y):
+        beta[y] = 0.0
+    for t in range(T - 1, -1, -1):
+        a, x = alpha + t * Y, u + t * Y
+        for y in range(Y):
+            p[t * Y + y] = exp(a[y] + beta[y] - log_z)
+            x[y] += beta[y]
+        if t > 0:
+            lam = links.lam + links.slot[transition[t]] * links.stride
+            for i in range(Y):
+                for y in range(Y):
+                    column[y] = lam[i * Y + y] + x[y]
+                beta[i] = log_sum(Y, column)
+        for y in range(Y):
+            x[y] -= log_z
+    return log_z
+
+
+cdef inline double sequence_sums(
+    Chain chain, int64_t T, const int32_t* transition, double* u, double* alpha, double* p, double* work,
+) noexcept nogil:
+    if chain.log_domain:
+        return forward_backward_log(&chain.links, T, transition, u, alpha, p, work)
+    return forward_backward(&chain.links, T, transition, u, alpha, p, work)
+
+
+def marginals(
+    Chain chain, const double[:, ::1] mu, const int32_t[::1] transition, const int64_t[::1] offsets,
+    double[:, ::1] p,              # out [N][Y]  p(y_t = y | x)
+    double[::1] log_z,             # out [S]     NaN where the scaled recursion failed
+    int64_t[::1] counter,
+):
+    """Forward-backward over many sequences."""
+    cdef int64_t S = offsets.shape[0] - 1, Y = chain.Y, s, first, start, T, longest = 0
+    cdef double* memory
+    for s in range(S):
+        longest = max(longest, offsets[s + 1] - offsets[s])
+    memory = <double*> malloc((2 * longest * Y + longest + 2 * Y) * sizeof(double))
+    if memory == NULL:
+        raise MemoryError
+    with nogil:
+        while True:
+            first = crf_next_task(&counter[0]) * GRAIN
+            if first >= S:
+                break
+            for s in range(first, min(S, first + GRAIN)):
+                start, T = offsets[s], offsets[s + 1] - offsets[s]
+                if T == 0:
+                    log_z[s] = 0.0
+                    continue
+                memcpy(memory, &mu[start, 0], T * Y * sizeof(double))
+                log_z[s] = sequence_sums(chain, T, &transition[start], memory, memory + T * Y, &p[start, 0],
+                                         memory + 2 * T * Y)
+    free(memory)
+
+
+def messages(
+    Chain chain,
+    double[:, ::1] mu,             # in  [T][Y]; out: v, or in the log domain mu + log beta - log Z
+    const int32_t[::1] transition, # in  [T]
+    double[:, ::1] alpha,          # out [T][Y]
+    double[:, ::1] p,              # out [T][Y]
+):
+    """log Z of one sequence, with the messages that probabilities of label pairs are made from."""
+    cdef int64_t T = mu.shape[0]
+    cdef double log_z
+    cdef double* work = <double*> malloc((T + 2 * chain.Y) * sizeof(double))
+    if work == NULL:
+        raise MemoryError
+    with nogil:
+        log_z = sequence_sums(chain, T, &transition[0], &mu[0, 0], &alpha[0, 0], &p[0, 0], work)
+    free(work)
+    return log_z
+
+
+def truncated_marginals(
+    Chain chain,
+    double[:, ::1] mu,             # in  [T][Y]; spoilt
+    const int32_t[::1] transition, # in  [T]
+    int64_t first, int64_t last,   # the first and the last position of interest
+    double[:, ::1] alpha,          # out [T][Y]  valid up to `last`: scaled forward scores
+    double[:, ::1] v,              # out [T][Y]  valid from `first`: exp(mu) o beta, scaled to sum 1
+    double[:, ::1] p,              # out [T][Y]  valid from `first` to `last`: p(y_t = y | x)
+):
+    """log Z, from forward scores up to `last` and backward scores down to `first` only.
+
+    What coordinate descent needs of a sequence where an observation occurs between `first` and `last`
+    (Sokolovska et al. 2010, section 4.4). The probability of a label pair at t is proportional to
+    alpha[t-1][y'] psi[y'][y] v[t][y].
+    """
+    cdef int64_t T = mu.shape[0], Y = chain.Y, t, y
+    cdef const crf_operations* op = operations()
+    cdef double log_forward = 0.0, log_backward = 0.0, total, largest, scale = 0.0, log_z = NAN
+    cdef double* beta
+    if chain.log_domain or not 0 <= first <= last < T:
+        raise ValueError("truncated recursions are scaled, from first to last < T")
+    beta = <double*> malloc(Y * sizeof(double))
+    if beta == NULL:
+        raise MemoryError
+    with nogil:
+        for t in range(last + 1):
+            log_forward += forward_position(&chain.links, T, t, &transition[0], &mu[t, 0], &alpha[t, 0], &scale)
+        for y in range(Y):
+            beta[y] = 1.0
+        for t in range(T - 1, first - 1, -1):
+            if t <= last:                            # both messages are here: normalise
+                for y in range(Y):
+                    p[t, y] = alpha[t, y] * beta[y]
+                total = op.sum(Y, &p[t, 0])
+                if t == last:
+                    log_z = log_forward + log_backward + log(total)
+                for y in range(Y):
+                    p[t, y] /= total
+            else:
+                add_boundaries(&chain.links, T, t, &transition[0], &mu[t, 0])
+                largest = op.maximum(Y, &mu[t, 0])
+                op.exp_shifted(Y, &mu[t, 0], largest, &mu[t, 0])
+                log_backward += largest
+            for y in range(Y):
+                v[t, y] = mu[t, y] * beta[y]
+            total = op.sum(Y, &v[t, 0])
+            for y in range(Y):
+                v[t, y] /= total
+            if t > last:
+                log_backward += log(total) + chain.links.shift[transition[t]]
+            if t > 0:
+                step_backward(&chain.links, transition[t], &v[t, 0], beta)
+    free(beta)
+    return log_z
+
+
+def entropies(
+    Chain chain, const double[:, ::1] mu, const int32_t[::1] transition, const int64_t[::1] offsets,
+    double[::1] entropy,           # out [S]
+    int64_t[::1] counter,
+):
+    """Entropy of p(y | x) in nats: log Z - E[score], the expectation from token and pair probabilities."""
+    cdef int64_t S = offsets.shape[0] - 1, Y = chain.Y, s, t, y, i, e, c, start, T, longest = 0
+    cdef double log_z, expected, pair
+    cdef double* memory
+    cdef double* u
+    cdef double* alpha
+    cdef double* p
+    cdef const double* lam
+    cdef const Links* links = &chain.links
+    if chain.log_domain:
+        raise ValueError("entropies are computed by the scaled recursions")
+    for s in range(S):
+        longest = max(longest, offsets[s + 1] - offsets[s])
+    memory = <double*> malloc((3 * longest * Y + longest + 2 * Y) * sizeof(double))
+    if memory == NULL:
+        raise MemoryError
+    with nogil:
+        while True:
+            s = crf_next_task(&counter[0])
+            if s >= S:
+                break
+            start, T = offsets[s], offsets[s + 1] - offsets[s]
+            if T == 0:
+                entropy[s] = 0.0
+                continue
+            u, alpha, p = memory, memory + T * Y, memory + 2 * T * Y
+            memcpy(u, &mu[start, 0], T * Y * sizeof(double))
+            log_z = forward_backward(links, T, &transition[start], u, alpha, p, memory + 3 * T * Y)
+            expected = 0.0
+            for t in range(T):
+                memcpy(memory + 3 * T * Y, &mu[start + t, 0], Y * sizeof(double))
+                add_boundaries(links, T, t, &transition[start], memory + 3 * T * Y)
+                for y in range(Y):
+                    if p[t * Y + y] > 0.0:           # forbidden labels have score -inf
+                        expected += p[t * Y + y] * (memory + 3 * T * Y)[y]
+                if t == 0:
+                    continue
+                c = transition[start + t]
+                if links.slot[c] >= 0:
+                    lam = links.lam + links.slot[c] * links.stride
+                    for i in range(Y):
+                        for y in range(Y):
+                            pair = (alpha[(t - 1) * Y + i] * u[t * Y + y]
+                                    * links.psi[(links.slot[c] * Y + i) * Y + y])
+                            if pair > 0.0:
+                                expected += pair * lam[i * Y + y]
+                else:
+                    for y in range(Y):
+                        for e in range(links.into[c * Y + y], links.into[c * Y + y + 1]):
+                            pair = (alpha[(t - 1) * Y + links.previous[e]] * u[t * Y + y]
+                                    * links.factor[e])
+                            if pair > 0.0:
+                                expected += pair * links.weight[e]
+            entropy[s] = log_z - expected
+    free(memory)

@@ -1,0 +1,118 @@
+"""Which transitions are kept dense and which sparse, and the Chain made of them.
+
+A transition with few non-zero weights is cheaper as a list of entries than as a block; where the line
+lies was measured (benchmarks/kernels.py).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crftool.kernels import chain, vector
+
+MODES = ("auto", "scaled", "sparse", "log")
+# A sparse step costs about as much for each entry as a dense step for this many pairs, and for each
+# label as for LABEL_COST pairs.
+ENTRY_COST = 8.0
+LABEL_COST = 8.0
+
+
+def largest_sparse(Y, mode):
+    """The largest number of entries with which a transition is kept sparse."""
+    if mode == "sparse":
+        return Y * Y
+    if mode == "auto":
+        return (Y * Y - LABEL_COST * Y) / ENTRY_COST
+    return -1
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Weights of label pairs, for transitions that have few."""
+
+    transition: np.ndarray           # [n] int
+    previous: np.ndarray             # [n] int
+    label: np.ndarray                # [n] int
+    weight: np.ndarray               # [n] float64
+
+    @classmethod
+    def none(cls):
+        nothing = np.empty(0, np.int64)
+        return cls(nothing, nothing, nothing, np.empty(0))
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What a sequence of labels may look like."""
+
+    pairs: np.ndarray                # [Y][Y] bool  previous, label
+    start: np.ndarray                # [Y]    bool
+    end: np.ndarray                  # [Y]    bool
+
+    def scores(self, which):
+        """0 where allowed, -inf where not."""
+        return np.where(which, 0.0, -np.inf)
+
+
+def make_chain(Y, slot, lam, entries, begin, mode, pool, constraint=None, work=None):
+    """A Chain: dense transitions have their block lam[slot], those with slot -1 their entries.
+
+    `work`: memory [2][len(lam)][Y][Y] for the exponentiated blocks, to be used again and again.
+    """
+    C = len(slot)
+    shift = np.zeros(C)
+    np.maximum.at(shift, entries.transition, entries.weight)
+    rest = _exp(-shift)
+    factor = _exp(entries.weight - shift[entries.transition])
+    excess = factor - rest[entries.transition]
+    spread = shift.copy()                            # of a sparse transition: from its largest weight, or 0
+    finite = np.isfinite(entries.weight)
+    np.maximum.at(spread, entries.transition[finite], (shift[entries.transition] - entries.weight)[finite])
+    by_label = np.lexsort((entries.previous, entries.label, entries.transition))
+    by_previous = np.lexsort((entries.label, entries.previous, entries.transition))
+    psi = psi_t = None
+    if mode != "log":
+        psi, psi_t = np.empty((2, len(lam), Y, Y)) if work is None else work
+    made = chain.Chain(
+        slot.astype(np.int32), lam, psi, psi_t, shift, rest,
+        _bounds(entries.transition * Y + entries.label, C * Y), entries.previous[by_label].astype(np.int32),
+        entries.weight[by_label], factor[by_label], excess[by_label],
+        _bounds(entries.transition * Y + entries.previous, C * Y), entries.label[by_previous].astype(np.int32),
+        factor[by_previous], excess[by_previous], begin,
+        None if constraint is None else constraint.scores(constraint.start),
+        None if constraint is None else constraint.scores(constraint.end),
+        constraint is not None)
+    if mode != "log":
+        pool.run(chain.exponentiate, made, psi, psi_t, shift, spread)
+        made.judge(spread)
+    return made
+
+
+def chain_of_blocks(lam, mode, pool, constraint=None, work=None):
+    """A Chain from blocks lam [C][R][Y] for all transitions; the begin label's row, if any, is the last."""
+    C, R, Y = lam.shape
+    if constraint is not None:
+        lam = lam.copy()
+        lam[:, :Y][:, ~constraint.pairs] = -np.inf
+    begin = np.ascontiguousarray(lam[:, Y]) if R > Y else None
+    slot, entries = np.arange(C), Entries.none()
+    limit = largest_sparse(Y, mode)
+    if limit >= 0:
+        sparse = np.count_nonzero(lam[:, :Y].reshape(C, -1), axis=1) <= limit
+        slot = np.where(sparse, -1, slot)
+        which = np.flatnonzero(sparse)
+        transition, previous, label = np.nonzero(lam[which, :Y])
+        entries = Entries(which[transition], previous, label, lam[which[transition], previous, label])
+    return make_chain(Y, slot, lam, entries, begin, mode, pool, constraint, work)
+
+
+def _bounds(keys, n):
+    """[n + 1]  where the entries with key 0, 1, ... begin, once sorted by key."""
+    return np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=n)))).astype(np.int64)
+
+
+def _exp(x):
+    """exp by our own kernel: the same bits on every machine."""
+    out = np.empty(len(x))
+    vector.exp(np.ascontiguousarray(x, float), out)
+    return out

@@ -1,0 +1,281 @@
+"""Best paths through the chain: Viterbi, dense and sparse, and exact n-best lists.
+
+The notation is that of chain.pyx. Ties go to the lowest previous label and the lowest last label, as in
+CRF++.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.stdlib cimport free, malloc, qsort
+from libc.string cimport memcpy
+
+from crftool.kernels.chain cimport Chain, Links
+from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
+
+cdef enum:
+    GRAIN = 8                    # sequences that a thread takes at a time
+
+
+cdef inline int64_t best_of(int64_t n, const double* x) noexcept nogil:
+    """Index of the first largest number."""
+    cdef int64_t i, best = 0
+    for i in range(1, n):
+        if x[i] > x[best]:
+            best = i
+    return best
+
+
+cdef inline int64_t best_without(
+    int64_t Y, const double* delta, const int32_t* excluded, int64_t n) noexcept nogil:
+    """Index of the first largest delta among the labels not listed (rising) in `excluded`; -1 if none."""
+    cdef int64_t y, e = 0, best = -1
+    for y in range(Y):
+        if e < n and excluded[e] == y:
+            e += 1
+        elif best < 0 or delta[y] > delta[best]:
+            best = y
+    return best
+
+
+cdef void step(const Links* links, int32_t c, const double* delta, double* best, int32_t* origin) noexcept nogil:
+    """best[y] = max over y' of delta[y'] + lam[c][y'][y]; origin[y] = the lowest such y'.
+
+    For a sparse transition (eq. 10 of the paper) the best label without an entry is found once for all y;
+    only where it has an entry itself, the next best is looked for.
+    """
+    cdef int64_t Y = links.Y, y, e, first, last, top, rival
+    cdef double score, candidate
+    if links.slot[c] >= 0:
+        operations().best_predecessor(Y, Y, delta, links.lam + links.slot[c] * links.stride, best, origin)
+        return
+    top = best_of(Y, delta)
+    for y in range(Y):
+        first, last = links.into[c * Y + y], links.into[c * Y + y + 1]
+        rival = top
+        for e in range(first, last):
+            if links.previous[e] == top:
+                rival = best_without(Y, delta, links.previous + first, last - first)
+                break
+        score = delta[rival] if rival >= 0 else -INFINITY
+        for e in range(first, last):
+            candidate = delta[links.previous[e]] + links.weight[e]
+            if candidate > score or (candidate == score and links.previous[e] < rival):
+                score, rival = candidate, links.previous[e]
+        best[y], origin[y] = score, <int32_t> (rival if rival >= 0 else 0)
+
+
+cdef inline void position(
+    const Links* links, int64_t T, int64_t t, const int32_t* transition, const double* mu,
+    const double* before, double* delta, int32_t* origin) noexcept nogil:
+    """delta, the score of the best path to each label of position t, from that of position t - 1."""
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = links.Y
+    if t > 0:
+        step(links, transition[t], before, delta, origin)
+        op.add(Y, mu + t * Y, delta)
+    else:
+        memcpy(delta, mu, Y * sizeof(double))
+        if links.begin != NULL:
+            op.add(Y, links.begin + transition[0] * Y, delta)
+        if links.start != NULL:
+            op.add(Y, links.start, delta)
+    if t == T - 1 and links.end != NULL:
+        op.add(Y, links.end, delta)
+
+
+# Back-pointers take one byte where that is enough, which is what a long sequence costs.
+
+cdef inline void store(void* back, bint wide, int64_t at, int64_t Y, const int32_t* origin) noexcept nogil:
+    cdef int64_t y
+    if wide:
+        for y in range(Y):
+            (<uint16_t*> back)[at + y] = <uint16_t> origin[y]
+    else:
+        for y in range(Y):
+            (<uint8_t*> back)[at + y] = <uint8_t> origin[y]
+
+
+cdef inline int64_t load(const void* back, bint wide, int64_t at) noexcept nogil:
+    return (<const uint16_t*> back)[at] if wide else (<const uint8_t*> back)[at]
+
+
+def viterbi(
+    Chain chain, const double[:, ::1] mu, const int32_t[::1] transition, const int64_t[::1] offsets,
+    int32_t[::1] labels,           # out [N]  the best path
+    double[::1] scores,            # out [S]  its score; -inf if every path is forbidden
+    int64_t[::1] counter,
+):
+    """The best path of many sequences."""
+    cdef int64_t S = offsets.shape[0] - 1, Y = chain.Y, s, t, y, first, start, T, longest = 0
+    cdef bint wide = Y > 256
+    cdef double* delta
+    cdef double* swap
+    cdef double* before
+    cdef int32_t* origin
+    cdef void* back
+    for s in range(S):
+        longest = max(longest, offsets[s + 1] - offsets[s])
+    delta = <double*> malloc(Y * sizeof(double))
+    before = <double*> malloc(Y * sizeof(double))
+    origin = <int32_t*> malloc(Y * sizeof(int32_t))
+    back = malloc((longest * Y + 1) * (sizeof(uint16_t) if wide else sizeof(uint8_t)))
+    if delta == NULL or before == NULL or origin == NULL or back == NULL:
+        free(delta)
+        free(before)
+        free(origin)
+        free(back)
+        raise MemoryError
+    with nogil:
+        while True:
+            first = crf_next_task(&counter[0]) * GRAIN
+            if first >= S:
+                break
+            for s in range(first, min(S, first + GRAIN)):
+                start, T = offsets[s], offsets[s + 1] - offsets[s]
+                if T == 0:
+                    scores[s] = 0.0
+                    continue
+                for t in range(T):
+                    swap, before, delta = before, delta, before
+                    position(&chain.links, T, t, &transition[start], &mu[start, 0], before, delta, origin)
+                    if t > 0:
+                        store(back, wide, t * Y, Y, origin)
+                y = best_of(Y, delta)
+                scores[s] = delta[y]
+                for t in range(T - 1, -1, -1):
+                    labels[start + t] = <int32_t> y
+                    if t > 0:
+                        y = load(back, wide, t * Y + y)
+    free(delta)
+    free(before)
+    free(origin)
+    free(back)
+
+
+# n-best paths -------------------------------------------------------------------------------------------
+#
+# Every path other than the best one leaves some path found before it at one position: it keeps that
+# path's labels after the position, takes another label there, and goes back to the start along the best
+# way. Its loss is the loss of that path plus the loss of the detour, so the paths come out in order if
+# the detours of each path found are put on a queue. A detour is only taken before the position where the
+# path itself branched off, so no path is found twice (Lawler 1972).
+
+cdef struct Detour:
+    double loss                  # how much worse than the best path
+    int64_t order                # when it was found: equal losses come out in this order
+    int64_t path                 # the path it leaves
+    int64_t position             # where; its labels after this position are kept
+    int32_t label                # the label it takes there
+
+
+cdef int compare_detours(const void* a, const void* b) noexcept nogil:
+    cdef const Detour* x = <const Detour*> a
+    cdef const Detour* y = <const Detour*> b
+    if x.loss != y.loss:
+        return -1 if x.loss < y.loss else 1
+    return -1 if x.order < y.order else 1
+
+
+cdef double pair_weight(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil:
+    """lam[c][previous][y]"""
+    cdef int64_t e
+    if links.slot[c] >= 0:
+        return links.lam[links.slot[c] * links.stride + previous * links.Y + y]
+    for e in range(links.into[c * links.Y + y], links.into[c * links.Y + y + 1]):
+        if links.previous[e] == previous:
+            return links.weight[e]
+    return 0.0
+
+
+def best_paths(
+    Chain chain,
+    const double[:, ::1] mu,             # in  [T][Y]
+    const int32_t[::1] transition,       # in  [T]
+    int32_t[:, ::1] paths,               # out [n][T]  best first
+    double[::1] scores,                  # out [n]
+):
+    """How many paths were found: n, or all that are not forbidden if those are fewer."""
+    cdef const Links* links = &chain.links
+    cdef int64_t T = mu.shape[0], Y = chain.Y, n = paths.shape[0]
+    cdef int64_t found = 0, waiting = 0, order = 0, t, y, i, previous
+    cdef double* delta
+    cdef int32_t* back
+    cdef Detour* queue
+    cdef double best, loss
+    cdef Detour detour
+    if T == 0 or n == 0:
+        return 0
+    delta = <double*> malloc(T * Y * sizeof(double))
+    back = <int32_t*> malloc(T * Y * sizeof(int32_t))
+    # At most n detours can matter after a path has been drawn; it adds at most T * Y new ones.
+    queue = <Detour*> malloc((n + T * Y) * sizeof(Detour))
+    if delta == NULL or back == NULL or queue == NULL:
+        free(delta)
+        free(back)
+        free(queue)
+        raise MemoryError
+    with nogil:
+        for t in range(T):
+            position(links, T, t, &transition[0], &mu[0, 0], delta + (t - 1) * Y, delta + t * Y, back + t * Y)
+        best = delta[(T - 1) * Y + best_of(Y, delta + (T - 1) * Y)]
+        for i in range(Y):                       # the last label is a detour from the end of the chain
+            if delta[(T - 1) * Y + i] > -INFINITY:
+                queue[waiting] = Detour(best - delta[(T - 1) * Y + i], order, -1, T - 1, <int32_t> i)
+                waiting += 1
+                order += 1
+        while found < n and waiting > 0:
+            qsort(queue, waiting, sizeof(Detour), compare_detours)
+            detour = queue[0]
+            waiting = min(waiting, n - found) - 1
+            for i in range(waiting):
+                queue[i] = queue[i + 1]
+            for t in range(detour.position + 1, T):
+                paths[found, t] = paths[detour.path, t]
+            y = detour.label
+            for t in range(detour.position, -1, -1):
+                paths[found, t] = <int32_t> y
+                if t > 0:
+                    y = back[t * Y + y]
+            scores[found] = best - detour.loss
+            for t in range(detour.position, 0, -1):
+                y, previous = paths[found, t], paths[found, t - 1]
+                for i in range(Y):
+                    if i == previous:
+                        continue
+                    loss = ((delta[(t - 1) * Y + previous] + pair_weight(links, transition[t], previous, y))
+                            - (delta[(t - 1) * Y + i] + pair_weight(links, transition[t], i, y)))
+                    if loss < INFINITY:
+                        queue[waiting] = Detour(detour.loss + loss, order, found, t - 1, <int32_t> i)
+                        waiting += 1
+                        order += 1
+            found += 1
+    free(delta)
+    free(back)
+    free(queue)
+    return found
+
+
+def path_scores(
+    Chain chain, const double[:, ::1] mu, const int32_t[::1] transition, const int64_t[::1] offsets,
+    const int32_t[::1] labels,     # in  [N]
+    double[::1] scores,            # out [S]
+):
+    """The score of one given path per sequence."""
+    cdef const Links* links = &chain.links
+    cdef int64_t S = offsets.shape[0] - 1, Y = chain.Y, s, t
+    cdef double score
+    with nogil:
+        for s in range(S):
+            score = 0.0
+            for t in range(offsets[s], offsets[s + 1]):
+                score += mu[t, labels[t]]
+                if t > offsets[s]:
+                    score += pair_weight(links, transition[t], labels[t - 1], labels[t])
+                else:
+                    if links.begin != NULL:
+                        score += links.begin[transition[t] * Y + labels[t]]
+                    if links.start != NULL:
+                        score += links.start[labels[t]]
+                if t == offsets[s + 1] - 1 and links.end != NULL:
+                    score += links.end[labels[t]]
+            scores[s] = score
