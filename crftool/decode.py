@@ -80,8 +80,37 @@ class Lattices:
 
     def entropies(self):
         """[S]  entropy of p(y | x) in nats."""
-        out = np.empty(self.dataset.S)
-        self.pool.run(chain.entropies, self.chain, self.mu, self.dataset.transition, self.dataset.offsets, out)
+        data = self.dataset
+        out = np.full(data.S, np.nan)
+        if not self.chain.log_domain:
+            self.pool.run(chain.entropies, self.chain, self.mu, data.transition, data.offsets, out)
+        for s in np.flatnonzero(np.isnan(out)):
+            out[s] = self._entropy_in_log_domain(s)
+        return out
+
+    def _entropy_in_log_domain(self, s):
+        """By the chain rule: -sum p(y_1) log p(y_1) - sum p(y', y) log p(y | y')."""
+        pairs = self.pair_marginals(s)
+        before = pairs.sum(axis=2)[1:]                               # [T - 1][Y]  p(y_{t-1})
+        single = self.marginals()[0][self.dataset.offsets[s]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(pairs[1:] > 0.0, pairs[1:] * np.log(pairs[1:] / before[:, :, None]), 0.0)
+            first = np.where(single > 0.0, single * np.log(single), 0.0)
+        return -float(terms.sum() + first.sum())
+
+    def segment_probabilities(self, labels, segments, starts, ends):
+        """[M]  p(the segment is exactly right | x) of segments [M][2] (first and last token, in order).
+
+        `starts` and `ends` [Y][Y] say between which labels a segment may start or end.
+        """
+        data = self.dataset
+        bounds = np.searchsorted(segments[:, 0], data.offsets).astype(np.int64)
+        out = np.empty(len(segments))
+        arguments = (self.mu, data.transition, data.offsets, labels, bounds, segments,
+                     starts.astype(np.uint8), ends.astype(np.uint8), out)
+        self.pool.run(chain.segment_probabilities, self.chain, *arguments)
+        if np.isnan(out).any():
+            self.pool.run(chain.segment_probabilities, self._in_log_domain(), *arguments)
         return out
 
     def path_scores(self, labels):

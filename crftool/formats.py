@@ -6,10 +6,21 @@ for, `y/p` of all labels. N-best lists: a block per labelling, headed `# k P`.
 """
 
 import json
+from dataclasses import dataclass, field
 
 
 def _text(value):
     return value.decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True)
+class Details:
+    """More about one labelling than CRF++ prints."""
+
+    abstained: dict = field(default_factory=dict)    # token -> the symbol printed instead of its label
+    confidence: list | None = None                   # [T]  of the phrase that each token belongs to
+    phrases: list | None = None                      # [(first token, last token, type, confidence)]
+    entropy: float | None = None                     # of all labellings, in nats
 
 
 class ConllWriter:
@@ -18,7 +29,7 @@ class ConllWriter:
     def __init__(self, labels, level=0):
         self.labels, self.level = labels, level
 
-    def sequence(self, tokens, start, path, probability, marginals, rank=None):
+    def sequence(self, tokens, start, path, probability, marginals, rank=None, details=Details()):
         """One labelling of the sequence that starts at token `start`; marginals are those of all tokens."""
         lines = []
         if rank is not None:
@@ -27,11 +38,13 @@ class ConllWriter:
             lines.append(b"# %f" % probability)
         for t, label in enumerate(path, start):
             fields = self._columns(tokens, t)
-            fields.append(self.labels[label])
+            fields.append(details.abstained.get(t, self.labels[label]))
             if self.level >= 1:
                 fields[-1] += b"/%f" % marginals[t, label]
             if self.level >= 2:
                 fields += [b"%s/%f" % pair for pair in zip(self.labels, marginals[t])]
+            if details.confidence is not None:
+                fields.append(b"%f" % details.confidence[t - start])
             lines.append(b"\t".join(fields))
         return b"\n".join(lines) + b"\n\n"
 
@@ -52,11 +65,12 @@ class JsonWriter:
     def __init__(self, labels, level=0):
         self.labels, self.level = [_text(label) for label in labels], level
 
-    def sequence(self, tokens, start, path, probability, marginals, rank=None):
+    def sequence(self, tokens, start, path, probability, marginals, rank=None, details=Details()):
         record = {
             "tokens": [[_text(tokens.text(t, column)) for column in range(tokens.columns)]
                        for t in range(start, start + len(path))],
-            "labels": [self.labels[label] for label in path]}
+            "labels": [_text(details.abstained[t]) if t in details.abstained else self.labels[label]
+                       for t, label in enumerate(path, start)]}
         if rank is not None:
             record["rank"] = rank
         if probability is not None:
@@ -66,6 +80,12 @@ class JsonWriter:
         if self.level >= 2:
             record["marginals"] = [dict(zip(self.labels, map(float, marginals[t])))
                                    for t in range(start, start + len(path))]
+        if details.phrases is not None:
+            record["phrases"] = [{"start": first - start, "end": last - start + 1, "type": _text(kind),
+                                  "confidence": float(confidence)}
+                                 for first, last, kind, confidence in details.phrases]
+        if details.entropy is not None:
+            record["entropy"] = float(details.entropy)
         return json.dumps(record).encode() + b"\n"
 
 

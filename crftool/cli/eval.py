@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from crftool.cli.options import make_pool, threads_option
+from crftool.cli.options import chosen_inference, inference_options, make_pool, threads_option
 
 
 EXAMPLES = """\b
@@ -22,8 +22,9 @@ Examples:
                                                      "label then.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with sequence accuracy.")
 @click.option("-v", "--verbose", is_flag=True, help="Add a line with the accuracy of whole sequences.")
+@inference_options
 @threads_option
-def command(file, model, as_json, verbose, threads):
+def command(file, model, as_json, verbose, inference, log_domain, threads):
     """Score labelled sequences.
 
     The last two columns of FILE (standard input if none is named) are the gold and the predicted label.
@@ -32,8 +33,8 @@ def command(file, model, as_json, verbose, threads):
     """
     from crftool.evaluate import Scores, score
 
-    counts = Scores.empty()
-    for gold, predicted, offsets, labels in _model_labels(file, model, threads) if model else _column_labels(file):
+    counts, mode = Scores.empty(), chosen_inference(inference, log_domain)
+    for gold, predicted, offsets, labels in _model_labels(file, model, mode, threads) if model else _column_labels(file):
         counts += score(gold, predicted, offsets, labels)
     if as_json:
         click.echo(json.dumps(counts.to_dict()))
@@ -63,7 +64,7 @@ def _column_labels(file):
         raise DataError(display_name(file), 1, "no token to score", "check the step that writes it")
 
 
-def _model_labels(file, model, threads):
+def _model_labels(file, model, mode, threads):
     """The same, predicted by a model. A gold label that the model does not know counts as an error."""
     from crftool.corpus.dataset import read_labelled_data
     from crftool.decode import Lattices, decode
@@ -71,5 +72,6 @@ def _model_labels(file, model, threads):
 
     trained = Model.load(model)
     dataset, labels = read_labelled_data(file, trained.encoder)
-    predicted = decode(Lattices(dataset, trained.weights, make_pool(threads))).labels
+    lattices = Lattices(dataset, trained.weights, make_pool(threads), mode, trained.constraint)
+    predicted = decode(lattices).labels
     yield dataset.labels, predicted, dataset.offsets, labels

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from crftool.cli.options import make_pool, parse_size, read_config, threads_option
+from crftool.cli.options import (chosen_inference, constrain_option, inference_options, make_pool, parse_size,
+                                 read_config, threads_option)
 from crftool.cli.progress import Progress, duration, graceful_interrupts, say
 from crftool.errors import CrftoolError
 
@@ -27,6 +28,8 @@ class Settings:
     tolerance: float
     max_iterations: int
     seed: int
+    inference: str
+    constrain: str | None
     dev: str | None
     init: str | None
 
@@ -72,6 +75,8 @@ Examples:
 @click.option("--init", metavar="MODEL", help="Start from this model's weights. Labels and features may be new.")
 @click.option("--seed", type=int, metavar="N", default=1, show_default=True,
               help="Seed of random choices. l-bfgs and owl-qn make none.")
+@constrain_option
+@inference_options
 @threads_option
 @click.option("--max-memory", metavar="SIZE", help="Refuse to start if training would need more, such as 800M or "
                                                    "4G.  [default: what is free]")
@@ -80,8 +85,8 @@ Examples:
 @click.option("--log-json", metavar="FILE", help="Write one JSON object an iteration to FILE.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also say which machine level and settings are used.")
-def command(template, train, model, algorithm, rho1, rho2, cost, threads, max_memory, log_json, quiet, verbose,
-            **others):
+def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_domain, threads, max_memory, log_json,
+            quiet, verbose, **others):
     """Train a labeller.
 
     TEMPLATE names the features (a file, or chunking, ner, pos, letter-to-sound for the ready ones). TRAIN
@@ -95,7 +100,8 @@ def command(template, train, model, algorithm, rho1, rho2, cost, threads, max_me
     A line is printed after each iteration: objective, non-zero weights, share of training tokens whose
     most probable label is wrong, norm of the gradient, time. Ctrl-C stops and saves what there is.
     """
-    settings = Settings(**_penalty(algorithm, rho1, rho2, cost), **others)
+    settings = Settings(**_penalty(algorithm, rho1, rho2, cost),
+                        inference=chosen_inference(inference, log_domain), **others)
     limit = None if max_memory is None else parse_size(max_memory)
     Job(template, train, model, settings, make_pool(threads), limit, log_json, quiet, verbose).run()
 
@@ -145,6 +151,7 @@ class Job:
 
     def run(self):
         from crftool.cli import INTERRUPTED, census
+        from crftool.corpus.constraints import check_labels, make_constraint, read_rules
         from crftool.corpus.dataset import read_labelled_data, read_training_data
         from crftool.corpus.reader import read_bytes
         from crftool.corpus.template import Template
@@ -171,11 +178,15 @@ class Job:
         if len(encoder.labels) < 2:
             raise CrftoolError(f"{self.train}: only one label, '{encoder.labels[0].decode('utf-8', 'replace')}'; "
                                "the last column must hold at least two")
+        rules = read_rules(settings.constrain) if settings.constrain else b""
+        self.constraint = make_constraint(rules, encoder.labels, settings.constrain)
+        if self.constraint is not None:
+            check_labels(self.constraint, dataset, encoder.labels, self.train)
         self.dev, self.dev_labels = read_labelled_data(settings.dev, encoder) if settings.dev else (None, None)
         estimate = census.estimate_memory(encoder, dataset, trainer.bytes_per_weight + 8 * bool(settings.dev))
         census.check_memory(encoder, estimate, self.memory_limit)
         objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
-                            settings.features == "observed")
+                            settings.features == "observed", settings.inference, self.constraint)
         if not self.quiet:
             census.report(encoder, dataset, objective.candidates, estimate)
         if self.verbose:
@@ -183,7 +194,7 @@ class Job:
             self._say(f"{name}, rho1={settings.rho1:g}, rho2={settings.rho2:g}, {self.pool.threads} threads, "
                       f"{cpu_level()} instructions")
         result, interrupted = self._train(trainer, objective, penalty, encoder, initial)
-        trained = Model.from_training(encoder, self._best_theta, self._record(name, result))
+        trained = Model.from_training(encoder, self._best_theta, self._record(name, result), rules)
         trained.save(self.model)
         peak = census.peak_memory()
         self._say(f"{self.model}: {trained.active} non-zero weights, {os.path.getsize(self.model)} bytes"
@@ -238,7 +249,8 @@ class Job:
         from crftool.evaluate import score
         from crftool.model import TrainedWeights
 
-        lattices = Lattices(self.dev, TrainedWeights(encoder.space, theta), self.pool)
+        lattices = Lattices(self.dev, TrainedWeights(encoder.space, theta), self.pool, self.settings.inference,
+                            self.constraint)
         scores = score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
         if self._best is None or (scores.f1, scores.correct_tokens) > (self._best.f1, self._best.correct_tokens):
             self._best, self._best_iteration = scores, iteration

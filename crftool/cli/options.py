@@ -13,6 +13,28 @@ def threads_option(command):
         help="Threads to use. The result does not depend on it.  [default: all cores]")(command)
 
 
+def inference_options(command):
+    command = click.option(
+        "--log-domain", is_flag=True, help="The same as --inference log.")(command)
+    return click.option(
+        "--inference", type=click.Choice(["auto", "scaled", "sparse", "log"]), default="auto", show_default=True,
+        help="How to sum over labellings: scaled numbers with dense or sparse transitions, or logarithms (slow). "
+             "auto takes for each transition what is faster, and logarithms where scores are extreme.")(command)
+
+
+def constrain_option(command):
+    return click.option(
+        "--constrain", metavar="RULES",
+        help="Allow only label sequences of a scheme (iob1, iob2, iobes, bilou) or of a file with lines "
+             "`forbid PREVIOUS LABEL`, `allow PREVIOUS LABEL`, ^ being the start and $ the end.")(command)
+
+
+def chosen_inference(inference, log_domain):
+    if log_domain and inference not in ("auto", "log"):
+        raise click.UsageError(f"--log-domain contradicts --inference {inference}.")
+    return "log" if log_domain else inference
+
+
 def make_pool(threads):
     from crftool.kernels.pool import Pool, available_cores
     return Pool(threads or available_cores())

@@ -1,10 +1,12 @@
 """crftool tag"""
 
+import os
 import sys
 
 import click
 
-from crftool.cli.options import make_pool, threads_option
+from crftool.cli.options import (chosen_inference, constrain_option, inference_options, make_pool,
+                                 threads_option)
 
 
 EXAMPLES = """\b
@@ -26,33 +28,52 @@ Examples:
                                                                              "sequence, with probabilities.")
 @click.option("--posterior", is_flag=True, help="Choose the most probable label of each token instead of the most "
                                                 "probable sequence.")
+@constrain_option
+@click.option("--force-column", type=int, metavar="K", help="Impose the label in column K (from 0; -1 is the last) "
+              "where it is one of the model's; anything else there leaves the token free.")
+@click.option("--min-confidence", type=click.FloatRange(0.0, 1.0), metavar="P", default=0.0,
+              help="Print the symbol of --abstain where the label's probability is below P.")
+@click.option("--abstain", metavar="SYMBOL", default="?", show_default=True, help="What to print then.")
+@click.option("--phrase-confidence", is_flag=True, help="Add a column: the probability that the token's phrase is "
+              "exactly right (outside phrases: its label).")
+@inference_options
 @click.option("--format", "layout", type=click.Choice(["conll", "labels", "json"]), default="conll",
               show_default=True, help="Columns and label; labels alone; or one JSON object a sequence.")
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE, which appears when all is done, instead of "
                                                      "standard output.")
 @threads_option
-def command(model, files, level, nbest, posterior, layout, output, threads):
+def command(model, files, level, nbest, posterior, constrain, force_column, min_confidence, abstain,
+            phrase_confidence, inference, log_domain, layout, output, threads):
     """Label sequences.
 
     Reads tokens in the columns of the training data, without the label (if it or other columns follow,
     they are passed through), and prints them with the label that the model gives as a last column. Reads
     standard input if no FILE is named or FILE is `-`; .gz, .bz2 and .xz are read as they are. A sequence
     is answered as soon as its empty line has come. Nothing on standard input gives nothing; a named file
-    without tokens is an error.
+    without tokens is an error. A model trained under --constrain is applied under it.
     """
-    if posterior and nbest:
-        raise click.UsageError("--posterior chooses one labelling; it cannot go with --nbest.")
+    for option, given in (("--posterior", posterior), ("--min-confidence", min_confidence > 0.0),
+                          ("--phrase-confidence", phrase_confidence)):
+        if given and nbest:
+            raise click.UsageError(f"{option} speaks of one labelling; it cannot go with --nbest.")
+    inference = chosen_inference(inference, log_domain)
 
+    from crftool.corpus.constraints import make_constraint, read_rules
     from crftool.files import check_writable, write_atomically
     from crftool.formats import WRITERS
     from crftool.model import Model
-    from crftool.tagging import tag_files
+    from crftool.tagging import Request, tag_files
 
     if output:
         check_writable(output)
     trained = Model.load(model)
-    pieces = tag_files(trained, files or ("-",), WRITERS[layout](trained.labels, level), make_pool(threads),
-                       nbest or 0, posterior)
+    constraint = trained.constraint
+    if constrain:
+        constraint = make_constraint(read_rules(constrain), trained.labels, constrain)
+    as_json = layout == "json" and level > 0 and not nbest
+    request = Request(nbest or 0, posterior, inference, constraint, force_column, min_confidence,
+                      os.fsencode(abstain), phrase_confidence or as_json, as_json)
+    pieces = tag_files(trained, files or ("-",), WRITERS[layout](trained.labels, level), make_pool(threads), request)
     if output:
         write_atomically(output, pieces)
         return

@@ -53,6 +53,7 @@ class Dataset:
     transition: np.ndarray           # [N]     int32  transition id; unused at a first token w/o begin label
     bigrams: np.ndarray              # [C][Kb] int32  bigram observations of each transition, NONE if not known
     labels: np.ndarray | None = None # [N]     int32  gold labels
+    lines: np.ndarray | None = None  # [N]     int64  line of each token in its file, for messages
 
     @property
     def S(self):
@@ -150,13 +151,13 @@ def read_training_data(path, template, begin_label=False, min_count=1, more_labe
         if not parts:
             _check_training_columns(template, tokens)
         ids = values.ids(tokens)
-        parts.append((tokens.offsets[:-1] + N, tokens.intern(tokens.columns - 1, label_table, True),
+        parts.append((tokens.offsets[:-1] + N, tokens.lines(), tokens.intern(tokens.columns - 1, label_table, True),
                       unigrams.learn(values, ids, tokens.offsets, True),
                       bigrams.learn(values, ids, tokens.offsets, begin_label)))
         N += len(tokens)
     if not parts:
         raise DataError(display_name(path), 1, "no token to learn from", "check the step that writes it")
-    offsets, labels, unigram_ids, bigram_ids = (np.concatenate(part) for part in zip(*parts))
+    offsets, lines, labels, unigram_ids, bigram_ids = (np.concatenate(part) for part in zip(*parts))
     del parts
     found = [label_table.text(i) for i in range(len(label_table))]
     names = sorted({*found, *more_labels})
@@ -169,7 +170,7 @@ def read_training_data(path, template, begin_label=False, min_count=1, more_labe
     offsets = np.append(offsets, N)
     transition, rows = _transitions(bigram_ids, offsets, begin_label)
     encoder = Encoder(template, names, begin_label, values, unigrams, bigrams)
-    return encoder, Dataset(offsets, unigram_ids, transition, rows, labels)
+    return encoder, Dataset(offsets, unigram_ids, transition, rows, labels, lines)
 
 
 def read_labelled_data(path, encoder):

@@ -117,6 +117,10 @@ class Tokens:
         """Line number of a token, from 1."""
         return self.first_line + int(self._lines[token])
 
+    def lines(self):
+        """[N]  line numbers of all tokens."""
+        return self.first_line + self._lines
+
     def text(self, token, column):
         start, end = self.fields[token, column]
         return self.data[start:end]

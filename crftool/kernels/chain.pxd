@@ -40,3 +40,5 @@ cdef double forward_backward(
 cdef double forward_backward_log(
     const Links* links, int64_t T, const int32_t* transition,
     double* u, double* alpha, double* p, double* work) noexcept nogil
+
+cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil

@@ -258,6 +258,17 @@ cdef inline double forward_position(
     return taken + log(c)
 
 
+cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil:
+    """psi[c][previous][y]"""
+    cdef int64_t e
+    if links.slot[c] >= 0:
+        return links.psi[(links.slot[c] * links.Y + previous) * links.Y + y]
+    for e in range(links.into[c * links.Y + y], links.into[c * links.Y + y + 1]):
+        if links.previous[e] == previous:
+            return links.factor[e]
+    return links.rest[c]
+
+
 # Whole sequences ------------------------------------------------------------------------------------------
 
 cdef double forward_backward(
@@ -469,6 +480,78 @@ def truncated_marginals(
                 step_backward(&chain.links, transition[t], &v[t, 0], beta)
     free(beta)
     return log_z
+
+
+cdef inline double pair_probability(
+    Chain chain, int32_t c, const double* a, const double* v, int64_t previous, int64_t y) noexcept nogil:
+    """p(y_{t-1} = previous, y_t = y | x), from the messages alpha[t-1] and v[t]."""
+    if chain.log_domain:
+        return exp(a[previous] + chain.links.lam[chain.links.slot[c] * chain.links.stride + previous * chain.Y + y]
+                   + v[y])
+    return a[previous] * pair_factor(&chain.links, c, previous, y) * v[y]
+
+
+def segment_probabilities(
+    Chain chain, const double[:, ::1] mu, const int32_t[::1] transition, const int64_t[::1] offsets,
+    const int32_t[::1] labels,           # in  [N]
+    const int64_t[::1] bounds,           # in  [S + 1]  the segments of each sequence
+    const int64_t[:, ::1] segments,      # in  [M][2]   first and last token
+    const unsigned char[:, ::1] starts,  # in  [Y][Y]   whether a segment may start between two labels
+    const unsigned char[:, ::1] ends,    # in  [Y][Y]   whether it may end between them
+    double[::1] probability,             # out [M]
+    int64_t[::1] counter,
+):
+    """The probability that a segment has just these labels, and starts and ends where it does: the share of
+    Z that paths have which fulfil all that. NaN where the scaled recursion failed."""
+    cdef int64_t S = offsets.shape[0] - 1, Y = chain.Y, s, m, t, y, first, last, start, T, longest = 0
+    cdef double log_z, share, total
+    cdef double* v
+    cdef double* alpha
+    cdef double* p
+    cdef double* memory
+    for s in range(S):
+        longest = max(longest, offsets[s + 1] - offsets[s])
+    memory = <double*> malloc((3 * longest * Y + longest + 2 * Y) * sizeof(double))
+    if memory == NULL:
+        raise MemoryError
+    with nogil:
+        while True:
+            s = crf_next_task(&counter[0])
+            if s >= S:
+                break
+            if bounds[s] == bounds[s + 1]:
+                continue
+            start, T = offsets[s], offsets[s + 1] - offsets[s]
+            v, alpha, p = memory, memory + T * Y, memory + 2 * T * Y
+            memcpy(v, &mu[start, 0], T * Y * sizeof(double))
+            log_z = sequence_sums(chain, T, &transition[start], v, alpha, p, memory + 3 * T * Y)
+            for m in range(bounds[s], bounds[s + 1]):
+                if log_z != log_z:
+                    probability[m] = NAN
+                    continue
+                first, last = segments[m, 0] - start, segments[m, 1] - start
+                share = p[first * Y + labels[start + first]]
+                if first > 0:
+                    share = 0.0
+                    for y in range(Y):
+                        if starts[y, labels[start + first]]:
+                            share += pair_probability(chain, transition[start + first], alpha + (first - 1) * Y,
+                                                      v + first * Y, y, labels[start + first])
+                for t in range(first + 1, last + 2):         # p(y_t | y_{t-1}), and the end after the last
+                    if t == T or share == 0.0:
+                        break
+                    total = 0.0
+                    if t <= last:
+                        total = pair_probability(chain, transition[start + t], alpha + (t - 1) * Y, v + t * Y,
+                                                 labels[start + t - 1], labels[start + t])
+                    else:
+                        for y in range(Y):
+                            if ends[labels[start + last], y]:
+                                total += pair_probability(chain, transition[start + t], alpha + (t - 1) * Y,
+                                                          v + t * Y, labels[start + last], y)
+                    share *= total / p[(t - 1) * Y + labels[start + t - 1]]
+                probability[m] = share
+    free(memory)
 
 
 def entropies(

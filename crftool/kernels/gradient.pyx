@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from crftool.kernels.chain cimport Chain, Links, forward_backward, forward_backward_log
+from crftool.kernels.chain cimport Chain, Links, forward_backward, forward_backward_log, pair_factor
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
 cdef enum:
@@ -178,17 +178,6 @@ def accumulate(
                         add_pairs(&chain.links, chain.log_domain, c, &alpha[t - 1 - base, 0], &v[t - base, 0],
                                   row, &expected[copy, c * Y * Y])
     free(row)
-
-
-cdef inline double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil:
-    """psi[c][previous][y]"""
-    cdef int64_t e
-    if links.slot[c] >= 0:
-        return links.psi[(links.slot[c] * links.Y + previous) * links.Y + y]
-    for e in range(links.into[c * links.Y + y], links.into[c * links.Y + y + 1]):
-        if links.previous[e] == previous:
-            return links.factor[e]
-    return links.rest[c]
 
 
 def add_expectations(

@@ -63,11 +63,12 @@ def make_chain(Y, slot, lam, entries, begin, mode, pool, constraint=None, work=N
     shift = np.zeros(C)
     np.maximum.at(shift, entries.transition, entries.weight)
     rest = _exp(-shift)
-    factor = _exp(entries.weight - shift[entries.transition])
+    with np.errstate(invalid="ignore"):              # weights beyond numbers become NaN, and are refused
+        below = shift[entries.transition] - entries.weight
+    factor = _exp(-below)
     excess = factor - rest[entries.transition]
     spread = shift.copy()                            # of a sparse transition: from its largest weight, or 0
-    finite = np.isfinite(entries.weight)
-    np.maximum.at(spread, entries.transition[finite], (shift[entries.transition] - entries.weight)[finite])
+    np.maximum.at(spread, entries.transition, np.where(np.isposinf(below), 0.0, below))
     by_label = np.lexsort((entries.previous, entries.label, entries.transition))
     by_previous = np.lexsort((entries.label, entries.previous, entries.transition))
     psi = psi_t = None

@@ -9,6 +9,7 @@ import json
 import numpy as np
 
 import crftool
+from crftool.corpus.constraints import make_constraint
 from crftool.corpus.dataset import Encoder
 from crftool.corpus.observations import Observations
 from crftool.corpus.template import Template
@@ -34,11 +35,11 @@ class Model:
     # Making ---------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_training(cls, encoder, theta, options):
-        """The model of weights `theta`; `options` are recorded with it."""
+    def from_training(cls, encoder, theta, options, constraint=b""):
+        """The model of weights `theta`; `options` and the rules it was trained under are recorded with it."""
         space = encoder.space
         mu, lam = space.split(theta)
-        sections = {"meta": b"", "template": encoder.template.text}
+        sections = {"meta": b"", "template": encoder.template.text, "constraint": constraint}
         _put_strings(sections, "labels", encoder.labels)
         kinds, used = [], []
         for letter, kind, matrix, width in (("U", encoder.unigrams, mu, space.Y),
@@ -119,6 +120,8 @@ class Model:
                 {"U": unigram_rows.active, "B": bigram_rows.active} != meta["weights"]):
             raise ValueError("another number of weights than it says")
         self.labels = labels
+        self.rules = bytes(self._sections["constraint"])
+        self.constraint = make_constraint(self.rules, labels, self.name)
         self.encoder = Encoder(template, labels, begin_label, ValueIndex(template, values), unigrams, bigrams)
         self.weights = StoredWeights(self.encoder.space, unigram_rows, bigram_rows)
 

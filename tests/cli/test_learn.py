@@ -2,8 +2,10 @@
 
 import bz2
 import gzip
+import itertools
 import json
 import lzma
+import math
 import os
 import signal
 import subprocess
@@ -313,3 +315,52 @@ def test_python_m_crftool_version(workdir):
     done = subprocess.run([sys.executable, "-m", "crftool", "--version"], capture_output=True,
                           env=workdir.environment(), check=True)
     assert done.stdout.startswith(b"crftool, version ")
+
+
+# Constraints and inference ------------------------------------------------------------------------------------
+
+CHUNKS = b"a x O\nb x B-X\nc y I-X\n\na x B-X\nc y I-X\nb x O\n"
+
+
+def test_training_under_a_constraint_is_tagging_under_it(workdir):
+    workdir.write("train.txt", CHUNKS)
+    workdir.write("t", b"U:%x[0,0]\nB\n")
+    workdir.run("learn", "-q", "--constrain", "iob2", "t", "train.txt", "m")
+    tagged, _ = workdir.run("tag", "-m", "m", "--format", "labels", stdin=b"c y\nc y\n")
+    assert tagged.split(b"\n")[0] != b"I-X"
+    assert Model.load(str(workdir.path / "m")).rules == b"scheme iob2\n"
+    log = workdir.run("learn", "--constrain", "iob2", "-m", "0", "t", "train.txt", "m")[1]
+    paths = sum(all(not (b == "I" and a == "O") for a, b in zip("O" + p, p))
+                for p in ("".join(q) for q in itertools.product("OBI", repeat=3)))
+    assert f"obj={2 * math.log(paths):.4f}" in log      # two sequences, all allowed labellings equal
+
+
+def test_gold_labels_that_the_constraint_forbids(workdir):
+    workdir.write("train.txt", CHUNKS + b"\na x O\nc y I-X\n")
+    workdir.write("t", b"U:%x[0,0]\nB\n")
+    _, messages = workdir.run("learn", "--constrain", "iob2", "t", "train.txt", "m", code=1)
+    assert messages.startswith("train.txt:10: I-X follows O, which the constraint forbids; ")
+
+
+def test_every_form_of_inference_trains_the_same_model(corpus):
+    objectives = [log_of(corpus, "--inference", mode)[-1]["objective"] for mode in ("auto", "scaled", "sparse", "log")]
+    assert objectives == pytest.approx([objectives[0]] * 4, rel=1e-9)
+
+
+def test_a_template_without_b_lines(corpus):
+    corpus.write("t", b"U0:%x[0,0]\n")
+    corpus.run("learn", "-q", "t", "train.txt", "m")
+    assert corpus.run("tag", "-m", "m", "--format", "labels", stdin=b"12\nab\n")[0] == b"N\nW\n\n"
+
+
+def test_how_a_pipe_delivers_the_data_does_not_matter(corpus):
+    models = []
+    for cut in (50, 333):
+        process = corpus.popen("learn", "-q", "t", "-", "m", stdin=subprocess.PIPE)
+        process.stdin.write(CORPUS[:cut])
+        process.stdin.flush()
+        time.sleep(0.5)
+        process.communicate(CORPUS[cut:], timeout=60)
+        assert process.returncode == 0
+        models.append(corpus.read("m"))
+    assert models[0] == models[1]

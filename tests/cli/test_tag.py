@@ -128,7 +128,7 @@ def test_a_named_file_without_tokens_is_an_error(two_sentences):
 
 def test_too_few_columns(two_sentences):
     _, messages = tag(two_sentences, stdin=b"He\n", code=1)
-    assert messages.startswith("<stdin>:1: 1 columns, but the template needs 2; ")
+    assert messages.startswith("<stdin>:1: 1 column, but the template needs 2; ")
 
 
 def test_uneven_columns_name_the_line(two_sentences):
@@ -186,3 +186,73 @@ def test_a_full_disk_is_an_error(two_sentences):
         messages = process.communicate(timeout=60)[1]
     assert process.returncode == 1
     assert b"No space left on device" in messages and b"Traceback" not in messages
+
+
+# Constraints, forced labels, confidence -----------------------------------------------------------------------
+
+def labels_of(output):
+    return [line.split(b"\t")[-1].decode() for line in output.split(b"\n") if line]
+
+
+def test_a_scheme_is_kept_to(two_sentences):
+    text = b"current JJ\naccount NN\nis VBZ\n"
+    assert labels_of(tag(two_sentences, stdin=text)[0])[0] == "I-NP"
+    assert labels_of(tag(two_sentences, "--constrain", "iob2", stdin=text)[0])[0] != "I-NP"
+
+
+def test_rules_from_a_file(two_sentences):
+    two_sentences.write("rules", b"forbid * B-VP\n")
+    out, _ = tag(two_sentences, "--constrain", "rules", "-v", "2")
+    assert "B-VP" not in [label.split("/")[0] for label in labels_of(tag(two_sentences, "--constrain", "rules")[0])]
+    assert b"B-VP/0.000000" in out.split(b"\n")[3]
+
+
+def test_known_labels_are_imposed(two_sentences):
+    text = b"He PRP ?\nreckons VBZ O\nthe DT nothing\n"
+    out, _ = tag(two_sentences, "--force-column", "2", stdin=text)
+    assert labels_of(out)[1] == "O"
+    assert tag(two_sentences, "--force-column", "-1", stdin=text)[0] == out
+    free, _ = tag(two_sentences, stdin=text)
+    assert labels_of(free)[1] == "B-VP"
+    probable, _ = tag(two_sentences, "--force-column", "2", "-v", "2", stdin=text)
+    assert b"\tO/1.000000\tB-NP/0.000000" in probable
+
+
+def test_forced_labels_that_the_rules_forbid_name_line_and_labels(two_sentences):
+    _, messages = tag(two_sentences, "--force-column", "2", "--constrain", "iob2",
+                      stdin=b"He PRP ?\n\nHe PRP O\nreckons VBZ I-NP\n", code=1)
+    assert messages.startswith("<stdin>:4: no labelling is allowed: O then I-NP is forbidden here; ")
+
+
+def test_a_forced_column_that_is_not_there(two_sentences):
+    assert tag(two_sentences, "--force-column", "7", code=1)[1].startswith("<stdin>:1: no column 7 among 2; ")
+
+
+def test_abstention(two_sentences):
+    sure, _ = tag(two_sentences, "--min-confidence", "0.75", "-v", "1")
+    for line in sure.split(b"\n")[1:6]:
+        label, p = line.split(b"\t")[-1].split(b"/")
+        assert (label == b"?") == (float(p) < 0.75)
+    assert labels_of(tag(two_sentences, "--min-confidence", "1", "--abstain", "DUNNO")[0]) == ["DUNNO"] * 5
+
+
+def test_phrase_confidence(two_sentences):
+    out, _ = tag(two_sentences, "--phrase-confidence")
+    columns = [line.split(b"\t") for line in out.split(b"\n")[:5]]
+    shares = [float(column[-1]) for column in columns]
+    assert shares[2] == shares[3] == shares[4] < shares[0]        # the phrase `the current account`
+    record = json.loads(tag(two_sentences, "--format", "json", "-v", "1")[0])
+    assert [(p["start"], p["end"], p["type"]) for p in record["phrases"]] == [(0, 1, "NP"), (1, 2, "VP"), (2, 5, "NP")]
+    assert record["phrases"][2]["confidence"] == pytest.approx(shares[2], abs=1e-6)
+    assert 0.0 < record["entropy"] < 5 * 1.4
+
+
+@pytest.mark.parametrize("mode", ["scaled", "sparse", "log"])
+def test_every_form_of_inference_prints_the_same(two_sentences, mode):
+    for options in (("-v", "2"), ("-n", "4"), ("--posterior",), ("--phrase-confidence",)):
+        assert tag(two_sentences, "--inference", mode, *options) == tag(two_sentences, *options)
+    assert tag(two_sentences, "--log-domain", "-v", "1") == tag(two_sentences, "-v", "1")
+
+
+def test_contradicting_inference(two_sentences):
+    tag(two_sentences, "--log-domain", "--inference", "sparse", code=2)
