@@ -12,6 +12,7 @@ import os
 import platform
 import statistics
 import sys
+import time
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -68,15 +69,16 @@ def choose_contestants(threads):
     return contestants
 
 
-def run_rounds(contestants, corpus, arguments):
+def run_rounds(contestants, corpus, arguments, disturbance):
     """{contestant: [Run of each round]}; without peers that fail."""
     runs = {contestant: [] for contestant in contestants}
     for number in range(1, arguments.repeats + 1):
         for contestant in list(runs):
             print(f"round {number}: {contestant}", file=sys.stderr)
             try:
-                runs[contestant].append(peers.run(
-                    contestant.tool, corpus, TEMPLATE, contestant.threads, arguments.iterations))
+                with disturbance:
+                    runs[contestant].append(peers.run(
+                        contestant.tool, corpus, TEMPLATE, contestant.threads, arguments.iterations))
             except peers.RunFailed as failure:
                 if contestant.tool == "crftool":
                     raise
@@ -85,73 +87,112 @@ def run_rounds(contestants, corpus, arguments):
     return runs
 
 
+class Disturbance:
+    """How many cores others have used during each of the runs; only Linux tells."""
+
+    STATISTICS = Path("/proc/stat")
+
+    def __init__(self):
+        self.cores = []
+
+    def __enter__(self):
+        self._begun, self._others = time.monotonic(), self._seconds_of_others()
+
+    def __exit__(self, *exception):
+        if self._others is not None:
+            passed = time.monotonic() - self._begun
+            self.cores.append(max(0.0, self._seconds_of_others() - self._others) / passed)
+
+    def _seconds_of_others(self):
+        """Processor seconds so far that were neither idle nor our own, those stolen by other machines included."""
+        if not self.STATISTICS.exists():
+            return None
+        user, nice, system, _idle, _wait, *interrupts_and_stolen = map(
+            int, self.STATISTICS.read_text().splitlines()[0].split()[1:9])
+        busy = user + nice + system + sum(interrupts_and_stolen)
+        return busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+    def __str__(self):
+        if not self.cores:
+            return "Other work on the machine: unknown."
+        return (f"Other work on the machine during the runs: {statistics.median(self.cores):.1f} cores "
+                f"({min(self.cores):.1f}-{max(self.cores):.1f}). Times mean little unless this is near 0.")
+
+
 def typical_iterations(run):
     """Numbers of the iterations to be timed."""
     return [number for number in run.ends if number >= FIRST_TYPICAL_ITERATION]
 
 
-def iteration_seconds(run):
-    return statistics.median(run.ends[number] - run.ends[number - 1] for number in typical_iterations(run))
+def seconds_of_iterations(run):
+    return [run.ends[number] - run.ends[number - 1] for number in typical_iterations(run)]
 
 
-def seconds_per_evaluation(run):
+def seconds_of_evaluations(run):
     """Iterations divided by their evaluations: a bound where the gradient cannot be timed by itself."""
-    return statistics.median(
-        (run.ends[number] - run.ends[number - 1]) / (run.evaluations[number] - run.evaluations[number - 1])
-        for number in typical_iterations(run))
+    return [(run.ends[number] - run.ends[number - 1]) / (run.evaluations[number] - run.evaluations[number - 1])
+            for number in typical_iterations(run)]
 
 
-def part_seconds(run, part):
-    return statistics.median(run.parts[part])
+def seconds_without_error_rates(of_rounds):
+    """Of Wapiti's iterations, in each round."""
+    error_rates = fastest([run.parts["error rates"] for run in of_rounds])
+    return [[seconds - error_rates for seconds in seconds_of_iterations(run)] for run in of_rounds]
 
 
 def gradient_rows(runs):
-    """[(name, seconds of each round)]"""
+    """[(name, [seconds of each call] of each round)]"""
     rows = []
     for contestant, of_rounds in runs.items():
         if contestant.tool == "CRFsuite":
-            rows.append((f"{contestant} (1)", [seconds_per_evaluation(run) for run in of_rounds]))
+            rows.append((f"{contestant} (1)", [seconds_of_evaluations(run) for run in of_rounds]))
         else:
-            rows.append((str(contestant), [part_seconds(run, "value and gradient") for run in of_rounds]))
+            rows.append((str(contestant), [run.parts["value and gradient"] for run in of_rounds]))
         if contestant.tool == "crftool":
-            rows.append(("  without the penalty (2)", [part_seconds(run, "without penalty") for run in of_rounds]))
+            rows.append(("  without the penalty (2)", [run.parts["without penalty"] for run in of_rounds]))
     return rows
 
 
 def iteration_rows(runs):
     rows = []
     for contestant, of_rounds in runs.items():
-        rows.append((str(contestant), [iteration_seconds(run) for run in of_rounds]))
+        rows.append((str(contestant), [seconds_of_iterations(run) for run in of_rounds]))
         if contestant.tool == "Wapiti":
-            rows.append(("  without error rates (3)",
-                         [iteration_seconds(run) - part_seconds(run, "error rates") for run in of_rounds]))
+            rows.append(("  without error rates (3)", seconds_without_error_rates(of_rounds)))
     return rows
 
 
 def print_times(title, rows, bases):
     """A table of seconds; `bases`: names of the rows that the others are divided by."""
-    seconds = dict(rows)
+    rounds = dict(rows)
     print(f"\n{title}")
-    print(f"{'':32}{'median':>9}{'lowest':>9}{'highest':>9}" + "".join(f"{'/ ' + base:>24}" for base in bases))
-    for name, values in rows:
-        line = f"{name:32}{statistics.median(values):9.3f}{min(values):9.3f}{max(values):9.3f}"
-        print(line + "".join(f"{ratio_text(values, seconds[base]):>24}" for base in bases))
+    print(f"{'':28}{'median':>8}{'lowest':>8}{'highest':>8}{'fastest':>9}"
+          + "".join(f"{'/ ' + base:>26}{'fastest':>9}" for base in bases))
+    for name, calls in rows:
+        medians = [statistics.median(seconds) for seconds in calls]
+        line = f"{name:28}{statistics.median(medians):8.3f}{min(medians):8.3f}{max(medians):8.3f}{fastest(calls):9.3f}"
+        print(line + "".join(ratios_text(calls, rounds[base]) for base in bases))
 
 
-def ratio_text(values, units):
-    ratios = [value / unit for value, unit in zip(values, units)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+def ratios_text(calls, base):
+    ratios = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in zip(calls, base)]
+    spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+    return f"{spread:>26}{fastest(calls) / fastest(base):9.2f}"
+
+
+def fastest(calls):
+    return min(min(seconds) for seconds in calls)
 
 
 def print_objectives(runs, iterations):
     """From the last round; all rounds have the same, up to rounding."""
     shown = sorted({0, 1, iterations // 4, iterations // 2, iterations})
     print("\nObjective after so many iterations, and evaluations that they took")
-    print(f"{'':32}" + "".join(f"{number:>13}" for number in shown) + f"{'evaluations':>13}")
+    print(f"{'':28}" + "".join(f"{number:>13}" for number in shown) + f"{'evaluations':>13}")
     for contestant, of_rounds in runs.items():
         run = of_rounds[-1]
         values = [f"{run.objectives[number]:13.2f}" if number in run.objectives else f"{'-':>13}" for number in shown]
-        print(f"{contestant!s:32}" + "".join(values) + f"{run.evaluations.get(iterations, '-'):>13}")
+        print(f"{contestant!s:28}" + "".join(values) + f"{run.evaluations.get(iterations, '-'):>13}")
 
 
 def describe(runs, arguments):
@@ -164,13 +205,15 @@ def describe(runs, arguments):
 
 
 NOTES = """
-Each round gives the median of its calls or iterations; the tables have the median, lowest and highest of
-the rounds. Ratios are taken within each round: their median (lowest-highest).
+Each round gives the median of its calls or iterations; median, lowest and highest are those of the rounds.
+Ratios are taken within each round: their median (lowest-highest). Fastest: the fastest single call or
+iteration of all rounds, which other work disturbs least, and the ratio of these.
 Iterations: those from the {first}th on, when L-BFGS's memory is full.
 (1) CRFsuite's gradient cannot be called by itself: its iterations divided by their evaluations, so the
     vector work of L-BFGS is in it. It has no threads.
 (2) The log loss alone. The other rows include the penalty, as Wapiti's and CRFsuite's gradients do.
-(3) Wapiti decodes the training set after each iteration to print error rates: timed by itself, subtracted.
+(3) Wapiti decodes the training set after each iteration to print error rates: timed by itself, and its
+    fastest time subtracted.
 The tools search the line differently, so that objectives differ on the way; the optimum is the same.
 '-': the tool does not tell."""
 
@@ -178,9 +221,11 @@ The tools search the line differently, so that objectives differ on the way; the
 def main():
     arguments = parse_arguments()
     corpus = find_corpus()
-    runs = run_rounds(choose_contestants(arguments.threads), corpus, arguments)
+    disturbance = Disturbance()
+    runs = run_rounds(choose_contestants(arguments.threads), corpus, arguments, disturbance)
     bases = [str(contestant) for contestant in runs if contestant.tool == "crftool"]
     describe(runs, arguments)
+    print(disturbance)
     print_times("One value + gradient, seconds", gradient_rows(runs), bases)
     print_times("One L-BFGS iteration, seconds", iteration_rows(runs), bases)
     print_objectives(runs, arguments.iterations)

@@ -63,6 +63,9 @@ def make_constraint(rules, labels, path):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
+        rule_length = 2 if words[0] == "scheme" else 3
+        if len(words) > rule_length and words[rule_length].startswith("#"):
+            words = words[:rule_length]              # a comment behind the rule
         any_rule = True
         if words[0] == "scheme" and len(words) == 2 and words[1] in SCHEMES:
             test = SCHEMES[words[1]]

@@ -3,16 +3,19 @@ from libc.stdint cimport int32_t, int64_t
 # The transitions of a chain, for the recursions; see chain.pyx for what is what.
 cdef struct Links:
     int64_t Y
+    int64_t P                    # length of a row of psi: Y, rounded up to whole vectors
     int64_t stride               # from one block of `lam` to the next: R * Y
     const int32_t* slot          # [C]  block of lam, psi and psi_t; -1: the transition is sparse
     const double* lam            # [D][R][Y]
-    const double* psi            # [D][Y][Y]  exp(lam - shift)
-    const double* psi_t          # [D][Y][Y]  transposed
+    const double* psi            # [D][Y][P]  exp(lam - shift)
+    const double* psi_t          # [D][Y][P]  transposed
     const double* shift          # [C]
     const double* rest           # [C]  exp(-shift): psi of the pairs that have no entry
     const int64_t* into          # [C * Y + 1]  entries by label: bounds
     const int32_t* previous      # [entries]    their previous label, rising
     const double* weight         # [entries]    their lam
+    const int32_t* ranked        # [entries]    labels by previous label (see out_of) and falling weight
+    const double* ranked_weight  # [entries]
     const double* factor         # [entries]    their psi
     const double* excess         # [entries]    their psi - rest
     const int64_t* out_of        # [C * Y + 1]  the same entries by previous label: bounds

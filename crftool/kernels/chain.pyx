@@ -37,6 +37,11 @@ cdef double TINY = 1e-170
 cdef double CANCELLED = 1e-3
 
 
+def padded(int64_t Y):
+    """Y, rounded up to whole vectors."""
+    return (Y + 7) / 8 * 8
+
+
 cdef class Chain:
     """The transitions of a set of sequences; made by crftool.kernels.transitions."""
 
@@ -44,13 +49,14 @@ cdef class Chain:
         self,
         const int32_t[::1] slot,             # [C]
         const double[:, :, ::1] lam,         # [D][R][Y]
-        double[:, :, ::1] psi,               # [D][Y][Y]  filled by `exponentiate`; None in the log domain
-        double[:, :, ::1] psi_t,             # [D][Y][Y]
+        double[:, :, ::1] psi,               # [D][Y][P]  filled by `exponentiate`; None in the log domain
+        double[:, :, ::1] psi_t,             # [D][Y][P]
         double[::1] shift,                   # [C]
         const double[::1] rest,              # [C]
         const int64_t[::1] into,             # [C * Y + 1]
         const int32_t[::1] previous, const double[::1] weight, const double[::1] factor,
         const double[::1] excess,
+        const int32_t[::1] ranked, const double[::1] ranked_weight,
         const int64_t[::1] out_of,           # [C * Y + 1]
         const int32_t[::1] following, const double[::1] factor_out, const double[::1] excess_out,
         const double[:, ::1] begin=None,     # [C][Y]
@@ -60,10 +66,12 @@ cdef class Chain:
         self.begin_label = begin is not None
         self.log_domain = psi is None
         self._memory = dict(slot=slot, lam=lam, psi=psi, psi_t=psi_t, shift=shift, rest=rest, into=into,
-                            previous=previous, weight=weight, factor=factor, excess=excess, out_of=out_of,
+                            previous=previous, weight=weight, factor=factor, excess=excess, ranked=ranked,
+                            ranked_weight=ranked_weight, out_of=out_of,
                             following=following, factor_out=factor_out, excess_out=excess_out, begin=begin, start=start, end=end)
         self._check()
         self.links.Y, self.links.stride = self.Y, lam.shape[1] * lam.shape[2]
+        self.links.P = padded(self.Y)
         self.links.slot = &slot[0]
         self.links.lam = &lam[0, 0, 0] if lam.shape[0] else NULL
         self.links.psi = NULL if psi is None or psi.shape[0] == 0 else &psi[0, 0, 0]
@@ -75,6 +83,7 @@ cdef class Chain:
             self.links.weight, self.links.excess = &weight[0], &excess[0]
             self.links.factor, self.links.factor_out = &factor[0], &factor_out[0]
             self.links.excess_out = &excess_out[0]
+            self.links.ranked, self.links.ranked_weight = &ranked[0], &ranked_weight[0]
         self.links.begin = NULL if begin is None else &begin[0, 0]
         self.links.start = NULL if start is None else &start[0]
         self.links.end = NULL if end is None else &end[0]
@@ -87,9 +96,9 @@ cdef class Chain:
         good = (C > 0 and m["shift"].shape[0] == C and m["rest"].shape[0] == C
                 and m["into"].shape[0] == C * Y + 1 and m["out_of"].shape[0] == C * Y + 1
                 and m["into"][C * Y] == n and m["out_of"][C * Y] == n
-                and all(m[name].shape[0] == n for name in ("weight", "factor", "excess", "following", "factor_out", "excess_out")))
+                and all(m[name].shape[0] == n for name in ("weight", "factor", "excess", "ranked", "ranked_weight", "following", "factor_out", "excess_out")))
         if m["psi"] is not None:
-            good = good and m["psi"].shape == m["psi_t"].shape == (D, Y, Y)
+            good = good and m["psi"].shape == m["psi_t"].shape == (D, Y, padded(Y))
         for name in ("start", "end"):
             good = good and (m[name] is None or m[name].shape[0] == Y)
         if not good or (m["begin"] is not None and m["begin"].shape != (C, Y)):
@@ -117,7 +126,7 @@ def exponentiate(
     int64_t[::1] counter,
 ):
     """psi = exp(lam - shift) of every dense transition, once."""
-    cdef int64_t c, i, j, d, Y = chain.Y
+    cdef int64_t c, i, j, d, Y = chain.Y, P = chain.links.P
     cdef double lowest
     cdef const double* lam
     with nogil:
@@ -139,7 +148,10 @@ def exponentiate(
                     if -INFINITY < lam[i] < lowest:
                         lowest = lam[i]
             spread[c] = shift[c] - lowest
-            operations().exp_shifted(Y * Y, lam, shift[c], &psi[d, 0, 0])
+            for i in range(Y):
+                operations().exp_shifted(Y, lam + i * Y, shift[c], &psi[d, i, 0])
+                for j in range(Y, P):
+                    psi[d, i, j] = psi_t[d, i, j] = 0.0
             for i in range(Y):
                 for j in range(Y):
                     psi_t[d, j, i] = psi[d, i, j]
@@ -162,13 +174,13 @@ cdef double sum_pairs(
 
 
 cdef inline void step_forward(const Links* links, int32_t c, const double* a, double* out) noexcept nogil:
-    """out = a psi, for the scaled forward scores a of the position before."""
+    """out [P] = a psi, for the scaled forward scores a of the position before."""
     cdef const crf_operations* op = operations()
     cdef int64_t Y = links.Y, y, e
     cdef double total, x
     cdef const int64_t* bounds
     if links.slot[c] >= 0:
-        op.row_times_matrix(Y, Y, a, links.psi + links.slot[c] * Y * Y, out)
+        op.row_times_matrix(Y, links.P, a, links.psi + links.slot[c] * Y * links.P, out)
         return
     total = links.rest[c] * op.sum(Y, a)
     bounds = links.into + c * Y
@@ -183,13 +195,13 @@ cdef inline void step_forward(const Links* links, int32_t c, const double* a, do
 
 
 cdef inline void step_backward(const Links* links, int32_t c, const double* v, double* out) noexcept nogil:
-    """out = psi v"""
+    """out [P] = psi v"""
     cdef const crf_operations* op = operations()
     cdef int64_t Y = links.Y, y, e
     cdef double total, x
     cdef const int64_t* bounds
     if links.slot[c] >= 0:
-        op.row_times_matrix(Y, Y, v, links.psi_t + links.slot[c] * Y * Y, out)
+        op.row_times_matrix(Y, links.P, v, links.psi_t + links.slot[c] * Y * links.P, out)
         return
     total = links.rest[c] * op.sum(Y, v)
     bounds = links.out_of + c * Y
@@ -220,6 +232,7 @@ cdef inline double forward_position(
     double* u,                   # in: mu[t];  out: exp(mu[t] - its maximum)
     double* a,                   # out: scaled forward scores of t; those of t - 1 lie before them
     double* scale,               # out: what they were multiplied by
+    double* row,                 # [P]
 ) noexcept nogil:
     """log of the factor that scaling took out of this position; NaN when a path underflows."""
     cdef const crf_operations* op = operations()
@@ -239,9 +252,9 @@ cdef inline double forward_position(
     op.exp_shifted(Y, u, largest, u)
     taken = largest
     if t > 0:
-        step_forward(links, transition[t], a - Y, a)
+        step_forward(links, transition[t], a - Y, row)
         for y in range(Y):
-            a[y] *= u[y]
+            a[y] = row[y] * u[y]
         taken += links.shift[transition[t]]
     else:
         memcpy(a, u, Y * sizeof(double))
@@ -262,7 +275,7 @@ cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t
     """psi[c][previous][y]"""
     cdef int64_t e
     if links.slot[c] >= 0:
-        return links.psi[(links.slot[c] * links.Y + previous) * links.Y + y]
+        return links.psi[(links.slot[c] * links.Y + previous) * links.P + y]
     for e in range(links.into[c * links.Y + y], links.into[c * links.Y + y + 1]):
         if links.previous[e] == previous:
             return links.factor[e]
@@ -277,7 +290,7 @@ cdef double forward_backward(
     double* u,                   # in  [T][Y] mu;  out v[t] = exp(mu[t]) o beta[t] / c[t]
     double* alpha,               # out [T][Y]  forward scores, each row scaled to sum 1
     double* p,                   # out [T][Y]  p(y_t = y | x)
-    double* work,                # [T + Y]     scale factors, beta
+    double* work,                # [T + 2 P]   scale factors, beta, one row more
 ) noexcept nogil:
     """log Z, by the scaled recursions; NaN when all paths underflow.
 
@@ -292,7 +305,7 @@ cdef double forward_backward(
     cdef double* x
     cdef double log_z = 0.0
     for t in range(T):
-        log_z += forward_position(links, T, t, transition, u + t * Y, alpha + t * Y, scale + t)
+        log_z += forward_position(links, T, t, transition, u + t * Y, alpha + t * Y, scale + t, beta + links.P)
         if log_z != log_z:
             return NAN
     for y in range(Y):
@@ -322,7 +335,7 @@ cdef double forward_backward_log(
     double* u,                   # in  [T][Y] mu;  out mu[t] + log beta[t] - log Z
     double* alpha,               # out [T][Y]  log alpha
     double* p,                   # out [T][Y]  p(y_t = y | x)
-    double* work,                # [2 Y]
+    double* work,                # [4 Y]
 ) noexcept nogil:
     """log Z, by the recursions in the log domain: slow, never out of range. Needs every transition dense.
 
@@ -332,6 +345,8 @@ cdef double forward_backward_log(
     cdef int64_t Y = links.Y, t, y, i
     cdef double* column = work
     cdef double* beta = work + Y
+    cdef double* largest = work + 2 * Y
+    cdef int32_t* origin = <int32_t*> (work + 3 * Y)
     cdef double* a
     cdef double* x
     cdef const double* lam
@@ -342,11 +357,20 @@ cdef double forward_backward_log(
         if t == 0:
             memcpy(a, x, Y * sizeof(double))
             continue
+        # log of the sums of exp(a[i] + lam[i][y]) for all y at once, each shifted by its largest term
         lam = links.lam + links.slot[transition[t]] * links.stride
+        op.best_predecessor(Y, Y, a - Y, lam, largest, origin)
         for y in range(Y):
-            for i in range(Y):
-                column[i] = a[i - Y] + lam[i * Y + y]
-            a[y] = log_sum(Y, column) + x[y]
+            if largest[y] == -INFINITY:
+                largest[y] = 0.0
+            a[y] = 0.0
+        for i in range(Y):
+            for y in range(Y):
+                column[y] = (a - Y)[i] + lam[i * Y + y] - largest[y]
+            op.exp_shifted(Y, column, 0.0, column)
+            op.add(Y, column, a)
+        for y in range(Y):
+            a[y] = log(a[y]) + largest[y] + x[y]
     memcpy(column, alpha + (T - 1) * Y, Y * sizeof(double))
     log_z = log_sum(Y, column)
     if not isfinite(log_z):
@@ -388,7 +412,7 @@ def marginals(
     cdef double* memory
     for s in range(S):
         longest = max(longest, offsets[s + 1] - offsets[s])
-    memory = <double*> malloc((2 * longest * Y + longest + 2 * Y) * sizeof(double))
+    memory = <double*> malloc((2 * longest * Y + longest + 4 * chain.links.P) * sizeof(double))
     if memory == NULL:
         raise MemoryError
     with nogil:
@@ -417,7 +441,7 @@ def messages(
     """log Z of one sequence, with the messages that probabilities of label pairs are made from."""
     cdef int64_t T = mu.shape[0]
     cdef double log_z
-    cdef double* work = <double*> malloc((T + 2 * chain.Y) * sizeof(double))
+    cdef double* work = <double*> malloc((T + 4 * chain.links.P) * sizeof(double))
     if work == NULL:
         raise MemoryError
     with nogil:
@@ -447,12 +471,12 @@ def truncated_marginals(
     cdef double* beta
     if chain.log_domain or not 0 <= first <= last < T:
         raise ValueError("truncated recursions are scaled, from first to last < T")
-    beta = <double*> malloc(Y * sizeof(double))
+    beta = <double*> malloc(chain.links.P * sizeof(double))
     if beta == NULL:
         raise MemoryError
     with nogil:
         for t in range(last + 1):
-            log_forward += forward_position(&chain.links, T, t, &transition[0], &mu[t, 0], &alpha[t, 0], &scale)
+            log_forward += forward_position(&chain.links, T, t, &transition[0], &mu[t, 0], &alpha[t, 0], &scale, beta)
         for y in range(Y):
             beta[y] = 1.0
         for t in range(T - 1, first - 1, -1):
@@ -511,7 +535,7 @@ def segment_probabilities(
     cdef double* memory
     for s in range(S):
         longest = max(longest, offsets[s + 1] - offsets[s])
-    memory = <double*> malloc((3 * longest * Y + longest + 2 * Y) * sizeof(double))
+    memory = <double*> malloc((3 * longest * Y + longest + 4 * chain.links.P) * sizeof(double))
     if memory == NULL:
         raise MemoryError
     with nogil:
@@ -572,7 +596,7 @@ def entropies(
         raise ValueError("entropies are computed by the scaled recursions")
     for s in range(S):
         longest = max(longest, offsets[s + 1] - offsets[s])
-    memory = <double*> malloc((3 * longest * Y + longest + 2 * Y) * sizeof(double))
+    memory = <double*> malloc((3 * longest * Y + longest + 4 * chain.links.P) * sizeof(double))
     if memory == NULL:
         raise MemoryError
     with nogil:
@@ -602,7 +626,7 @@ def entropies(
                     for i in range(Y):
                         for y in range(Y):
                             pair = (alpha[(t - 1) * Y + i] * u[t * Y + y]
-                                    * links.psi[(links.slot[c] * Y + i) * Y + y])
+                                    * links.psi[(links.slot[c] * Y + i) * links.P + y])
                             if pair > 0.0:
                                 expected += pair * lam[i * Y + y]
                 else:

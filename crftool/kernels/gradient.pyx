@@ -10,7 +10,7 @@
 
 from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from crftool.kernels.chain cimport Chain, Links, forward_backward, forward_backward_log, pair_factor
@@ -54,7 +54,7 @@ def losses(
     cdef double* work
     for s in range(first_sequence, last_sequence):
         longest = max(longest, offsets[s + 1] - offsets[s])
-    work = <double*> malloc((longest + 2 * Y) * sizeof(double))
+    work = <double*> malloc((longest + 4 * chain.links.P) * sizeof(double))
     if work == NULL:
         raise MemoryError
     with nogil:
@@ -98,16 +98,37 @@ def losses(
     free(work)
 
 
-cdef inline void add_pairs(
-    const Links* links, bint log_domain, int32_t c, const double* alpha, const double* v, double* row,
+# Positions whose pairs wait to be added, until four of one transition are there: a matrix is then read and
+# written once for the four.
+cdef struct Waiting:
+    int64_t position[4]
+    int64_t n
+
+
+cdef inline void add_waiting(
+    int64_t Y, Waiting* waiting, const double* alpha, const double* v, double* expected) noexcept nogil:
+    """Add alpha[t-1] v[t]^T of the positions t that wait; rows of alpha and v are counted from 0."""
+    cdef const crf_operations* op = operations()
+    cdef const double* a[4]
+    cdef const double* b[4]
+    cdef int64_t k
+    if waiting.n == 4:
+        for k in range(4):
+            a[k], b[k] = alpha + (waiting.position[k] - 1) * Y, v + waiting.position[k] * Y
+        op.add_outer4(Y, Y, a, b, expected)
+    else:
+        for k in range(waiting.n):
+            op.add_outer(Y, Y, alpha + (waiting.position[k] - 1) * Y, v + waiting.position[k] * Y, expected)
+    waiting.n = 0
+
+
+cdef inline void add_log_pairs(
+    const Links* links, int32_t c, const double* alpha, const double* v, double* row,
     double* expected) noexcept nogil:
-    """Add alpha v^T; in the log domain, the pair probabilities themselves."""
+    """Add the pair probabilities themselves, from messages in the log domain."""
     cdef const crf_operations* op = operations()
     cdef int64_t Y = links.Y, i, y
     cdef const double* lam
-    if not log_domain:
-        op.add_outer(Y, Y, alpha, v, expected)
-        return
     lam = links.lam + links.slot[c] * links.stride
     for i in range(Y):
         for y in range(Y):
@@ -145,8 +166,11 @@ def accumulate(
     cdef int64_t task, s, t, k, copy, low, high, end = offsets[last_sequence]
     cdef bint by_sequence = expected.shape[0] == lanes, listed = pairs is not None
     cdef double* row = <double*> malloc(Y * sizeof(double))
+    cdef Waiting* waiting = <Waiting*> calloc(chain.C, sizeof(Waiting))
     cdef int32_t c
-    if row == NULL:
+    if row == NULL or waiting == NULL:
+        free(row)
+        free(waiting)
         raise MemoryError
     with nogil:
         while True:
@@ -174,10 +198,19 @@ def accumulate(
                     elif listed:
                         for k in range(candidates[c], candidates[c + 1]):
                             expected[copy, k] += alpha[t - 1 - base, pairs[k, 0]] * v[t - base, pairs[k, 1]]
+                    elif chain.log_domain:
+                        add_log_pairs(&chain.links, c, &alpha[t - 1 - base, 0], &v[t - base, 0], row,
+                                      &expected[copy, c * Y * Y])
                     else:
-                        add_pairs(&chain.links, chain.log_domain, c, &alpha[t - 1 - base, 0], &v[t - base, 0],
-                                  row, &expected[copy, c * Y * Y])
+                        waiting[c].position[waiting[c].n] = t - base
+                        waiting[c].n += 1
+                        if waiting[c].n == 4:
+                            add_waiting(Y, &waiting[c], &alpha[0, 0], &v[0, 0], &expected[copy, c * Y * Y])
+            for c in range(chain.C):
+                if waiting[c].n:
+                    add_waiting(Y, &waiting[c], &alpha[0, 0], &v[0, 0], &expected[copy, c * Y * Y])
     free(row)
+    free(waiting)
 
 
 def add_expectations(

@@ -17,27 +17,35 @@
 
 #define CRF_LEVEL(name) name##_base
 #define CRF_TARGET
+#if defined(__GNUC__)
+#define CRF_LANES 2
+#endif
 #include "vector_body.h"
 #undef CRF_LEVEL
 #undef CRF_TARGET
+#undef CRF_LANES
 
 #ifdef CRF_X86
 #define CRF_LEVEL(name) name##_avx2
 #define CRF_TARGET __attribute__((target("avx2")))
+#define CRF_LANES 4
 #include "vector_body.h"
 #undef CRF_LEVEL
 #undef CRF_TARGET
+#undef CRF_LANES
 
 #define CRF_LEVEL(name) name##_avx512
 #define CRF_TARGET __attribute__((target("avx512f,avx512dq,prefer-vector-width=512")))
+#define CRF_LANES 8
 #include "vector_body.h"
 #undef CRF_LEVEL
 #undef CRF_TARGET
+#undef CRF_LANES
 #endif
 
 #define CRF_OPERATIONS(level)                                                                             \
     {#level, sum_##level, maximum_##level, minimum_##level, dot_##level, dot_single_##level, add_##level, \
-     exp_shifted_##level, row_times_matrix_##level, add_outer_##level, best_predecessor_##level}
+     exp_shifted_##level, row_times_matrix_##level, add_outer_##level, add_outer4_##level, best_predecessor_##level}
 
 /* The operations of the level asked for; NULL if this CPU or build does not have it. */
 static inline const crf_operations *crf_operations_named(const char *name) {

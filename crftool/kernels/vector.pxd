@@ -13,6 +13,7 @@ cdef extern from "operations.h":
         void (*exp_shifted)(int64_t, const double*, double, double*) noexcept nogil
         void (*row_times_matrix)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
         void (*add_outer)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
+        void (*add_outer4)(int64_t, int64_t, const double**, const double**, double*) noexcept nogil
         void (*best_predecessor)(int64_t, int64_t, const double*, const double*, double*, int32_t*) noexcept nogil
 
 cdef const crf_operations* operations() noexcept nogil

@@ -107,18 +107,56 @@ static CRF_TARGET void CRF_LEVEL(add)(int64_t n, const double *CRF_RESTRICT x, d
     for (int64_t i = 0; i < n; i++) out[i] += x[i];
 }
 
-/* out[j] = sum over i of a[i] * m[i][j], four rows at a time. */
+/* `width` vectors of columns of a row vector times a matrix, the sums held in registers. */
+#ifdef CRF_LANES
+#define CRF_STRIP(width)                                                                                    \
+    {                                                                                                       \
+        CRF_LEVEL(lanes) s[width];                                                                          \
+        const double *row = m + j;                                                                          \
+        for (int k = 0; k < width; k++) s[k] = (CRF_LEVEL(lanes)){0};                                       \
+        for (int64_t i = 0; i < rows; i++, row += columns) {                                                \
+            const CRF_LEVEL(lanes) x = a[i] - (CRF_LEVEL(lanes)){0};                                        \
+            for (int k = 0; k < width; k++) s[k] += x * (CRF_LEVEL(lanes))((const CRF_LEVEL(loaded) *)row)[k]; \
+        }                                                                                                   \
+        for (int k = 0; k < width; k++) ((CRF_LEVEL(loaded) *)(out + j))[k] = s[k];                         \
+        j += width * CRF_LANES;                                                                             \
+    }
+typedef double CRF_LEVEL(lanes) __attribute__((vector_size(8 * CRF_LANES)));
+typedef double CRF_LEVEL(loaded) __attribute__((vector_size(8 * CRF_LANES), aligned(8), may_alias));
+#endif
+
+/* out[j] = sum over i of a[i] * m[i][j]; `columns` is a multiple of 8. Narrow matrices are summed row after
+ * row, wide ones (whose rows had better be read as they lie) four rows at a time. */
 static CRF_TARGET void CRF_LEVEL(row_times_matrix)(int64_t rows, int64_t columns, const double *CRF_RESTRICT a,
                                                    const double *CRF_RESTRICT m, double *CRF_RESTRICT out) {
-    int64_t i = 0;
-    for (int64_t j = 0; j < columns; j++) out[j] = 0.0;
+    int64_t i = 0, j = 0;
+    if (columns <= 64) {
+#ifdef CRF_LANES
+        while (j + 8 * CRF_LANES <= columns) CRF_STRIP(8)
+        switch ((columns - j) / CRF_LANES) {
+            case 7: CRF_STRIP(7) break;
+            case 6: CRF_STRIP(6) break;
+            case 5: CRF_STRIP(5) break;
+            case 4: CRF_STRIP(4) break;
+            case 3: CRF_STRIP(3) break;
+            case 2: CRF_STRIP(2) break;
+            case 1: CRF_STRIP(1) break;
+        }
+#else
+        for (j = 0; j < columns; j++) out[j] = 0.0;
+        for (; i < rows; i++, m += columns)
+            for (j = 0; j < columns; j++) out[j] += a[i] * m[j];
+#endif
+        return;
+    }
+    for (j = 0; j < columns; j++) out[j] = 0.0;
     for (; i + 4 <= rows; i += 4, m += 4 * columns) {
         const double a0 = a[i], a1 = a[i + 1], a2 = a[i + 2], a3 = a[i + 3];
-        for (int64_t j = 0; j < columns; j++)
+        for (j = 0; j < columns; j++)
             out[j] += (a0 * m[j] + a1 * m[columns + j]) + (a2 * m[2 * columns + j] + a3 * m[3 * columns + j]);
     }
     for (; i < rows; i++, m += columns)
-        for (int64_t j = 0; j < columns; j++) out[j] += a[i] * m[j];
+        for (j = 0; j < columns; j++) out[j] += a[i] * m[j];
 }
 
 /* m[i][j] += a[i] * b[j] */
@@ -126,6 +164,16 @@ static CRF_TARGET void CRF_LEVEL(add_outer)(int64_t rows, int64_t columns, const
                                             const double *CRF_RESTRICT b, double *CRF_RESTRICT m) {
     for (int64_t i = 0; i < rows; i++, m += columns)
         for (int64_t j = 0; j < columns; j++) m[j] += a[i] * b[j];
+}
+
+/* The same for four pairs of vectors at once, so that m is read and written once for all of them. */
+static CRF_TARGET void CRF_LEVEL(add_outer4)(int64_t rows, int64_t columns, const double *const *a,
+                                             const double *const *b, double *CRF_RESTRICT m) {
+    const double *CRF_RESTRICT b0 = b[0], *CRF_RESTRICT b1 = b[1], *CRF_RESTRICT b2 = b[2], *CRF_RESTRICT b3 = b[3];
+    for (int64_t i = 0; i < rows; i++, m += columns) {
+        const double a0 = a[0][i], a1 = a[1][i], a2 = a[2][i], a3 = a[3][i];
+        for (int64_t j = 0; j < columns; j++) m[j] += (a0 * b0[j] + a1 * b1[j]) + (a2 * b2[j] + a3 * b3[j]);
+    }
 }
 
 /* best[j] = max over i of a[i] + m[i][j], from[j] = the lowest such i. */
@@ -142,3 +190,5 @@ static CRF_TARGET void CRF_LEVEL(best_predecessor)(int64_t rows, int64_t columns
         }
     }
 }
+
+#undef CRF_STRIP

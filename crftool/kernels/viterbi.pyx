@@ -18,17 +18,53 @@ cdef enum:
 
 cdef inline int64_t best_of(int64_t n, const double* x) noexcept nogil:
     """Index of the first largest number."""
-    cdef int64_t i, best = 0
-    for i in range(1, n):
-        if x[i] > x[best]:
-            best = i
-    return best
+    cdef int64_t i
+    cdef double largest = operations().maximum(n, x)
+    for i in range(n):
+        if x[i] == largest:
+            return i
+    return 0
 
 
-cdef inline int64_t best_without(
-    int64_t Y, const double* delta, const int32_t* excluded, int64_t n) noexcept nogil:
-    """Index of the first largest delta among the labels not listed (rising) in `excluded`; -1 if none."""
-    cdef int64_t y, e = 0, best = -1
+cdef enum:
+    LEADERS = 16
+
+
+cdef inline int64_t find_leaders(int64_t Y, const double* delta, int32_t* leaders) noexcept nogil:
+    """The labels with the largest delta, best first and lowest first among equals; how many."""
+    cdef int64_t y, k, n = 0
+    for y in range(Y):
+        if n == LEADERS and delta[y] <= delta[leaders[n - 1]]:
+            continue
+        k = n if n < LEADERS else LEADERS - 1
+        n = k + 1
+        while k > 0 and delta[leaders[k - 1]] < delta[y]:
+            leaders[k] = leaders[k - 1]
+            k -= 1
+        leaders[k] = <int32_t> y
+    return n
+
+
+cdef inline bint listed(int32_t y, const int32_t* labels, int64_t n) noexcept nogil:
+    """Whether rising `labels` hold y."""
+    cdef int64_t low = 0, high = n, middle
+    while low < high:
+        middle = (low + high) / 2
+        if labels[middle] < y:
+            low = middle + 1
+        else:
+            high = middle
+    return low < n and labels[low] == y
+
+
+cdef int64_t best_without(
+    int64_t Y, const double* delta, const int32_t* leaders, int64_t n_leaders, const int32_t* excluded,
+    int64_t n) noexcept nogil:
+    """The label with the first largest delta that `excluded` (rising) does not list; -1 if there is none."""
+    cdef int64_t k, y, e = 0, best = -1
+    for k in range(n_leaders):
+        if not listed(leaders[k], excluded, n):
+            return leaders[k]
     for y in range(Y):
         if e < n and excluded[e] == y:
             e += 1
@@ -37,31 +73,48 @@ cdef inline int64_t best_without(
     return best
 
 
-cdef void step(const Links* links, int32_t c, const double* delta, double* best, int32_t* origin) noexcept nogil:
-    """best[y] = max over y' of delta[y'] + lam[c][y'][y]; origin[y] = the lowest such y'.
+cdef void sparse_step(const Links* links, int32_t c, const double* delta, double* best, int32_t* origin) noexcept nogil:
+    """`step` for a transition with few entries (eq. 10 of the paper).
 
-    For a sparse transition (eq. 10 of the paper) the best label without an entry is found once for all y;
-    only where it has an entry itself, the next best is looked for.
+    The best label of all, found once, serves every y to which it has no entry. Another can only beat it
+    through an entry that makes up for the difference; entries of a label come by falling weight, so few
+    are looked at. Where the best label does have an entry, the best one without is looked for.
     """
-    cdef int64_t Y = links.Y, y, e, first, last, top, rival
-    cdef double score, candidate
-    if links.slot[c] >= 0:
-        operations().best_predecessor(Y, Y, delta, links.lam + links.slot[c] * links.stride, best, origin)
-        return
-    top = best_of(Y, delta)
+    cdef int32_t leaders[LEADERS]
+    cdef int64_t Y = links.Y, y, e, k, first, last, rival, n = 0
+    cdef int32_t top = <int32_t> best_of(Y, delta), i
+    cdef double floor = delta[top], score, candidate
+    cdef const int64_t* bounds = links.out_of + c * Y
     for y in range(Y):
-        first, last = links.into[c * Y + y], links.into[c * Y + y + 1]
-        rival = top
-        for e in range(first, last):
-            if links.previous[e] == top:
-                rival = best_without(Y, delta, links.previous + first, last - first)
+        best[y], origin[y] = floor, top
+    for i in range(<int32_t> Y):
+        for e in range(bounds[i], bounds[i + 1]):
+            candidate = delta[i] + links.ranked_weight[e]
+            if candidate < floor:
                 break
+            y = links.ranked[e]
+            if candidate > best[y] or (candidate == best[y] and i < origin[y]):
+                best[y], origin[y] = candidate, i
+    if bounds[top + 1] > bounds[top] and Y > 4 * LEADERS:            # else a plain search is as good
+        n = find_leaders(Y, delta, leaders)
+    for k in range(bounds[top], bounds[top + 1]):
+        y = links.following[k]
+        first, last = links.into[c * Y + y], links.into[c * Y + y + 1]
+        rival = best_without(Y, delta, leaders, n, links.previous + first, last - first)
         score = delta[rival] if rival >= 0 else -INFINITY
         for e in range(first, last):
             candidate = delta[links.previous[e]] + links.weight[e]
             if candidate > score or (candidate == score and links.previous[e] < rival):
                 score, rival = candidate, links.previous[e]
         best[y], origin[y] = score, <int32_t> (rival if rival >= 0 else 0)
+
+
+cdef inline void step(const Links* links, int32_t c, const double* delta, double* best, int32_t* origin) noexcept nogil:
+    """best[y] = max over y' of delta[y'] + lam[c][y'][y]; origin[y] = the lowest such y'."""
+    if links.slot[c] >= 0:
+        operations().best_predecessor(links.Y, links.Y, delta, links.lam + links.slot[c] * links.stride, best, origin)
+    else:
+        sparse_step(links, c, delta, best, origin)
 
 
 cdef inline void position(

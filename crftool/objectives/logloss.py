@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from crftool.kernels import gradient, scoring
-from crftool.kernels.transitions import chain_of_blocks
+from crftool.kernels.transitions import chain_memory, chain_of_blocks
 
 BLOCK_TOKENS = 16_384
 LANES = 8                            # shares of the transition counts that may be added up at once
@@ -38,7 +38,7 @@ class LogLoss:
         self._loss = np.zeros(dataset.S)
         self._errors = np.zeros(dataset.S, np.int64)
         self._lam = np.empty((C, R * Y))             # bigram scores of each transition
-        self._psi = np.empty((2, C, Y, Y))           # exp of them, and transposed
+        self._psi = chain_memory(C, Y)               # exp of them, and transposed
         groups = sorted(groups, key=len, reverse=True)                   # large tasks first
         self._group_bounds = np.cumsum([0] + [len(group) for group in groups]).astype(np.int32)
         self._group_columns = np.array([k for group in groups for k in group], np.int32)

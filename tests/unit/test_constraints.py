@@ -55,7 +55,7 @@ def test_bilou_is_iobes_under_other_names():
 
 
 def test_rules_apply_in_order():
-    rules = b"# comment\n\nforbid * *\nallow X Y\nallow Y ?\nforbid ^ Y\nforbid X $\n"
+    rules = b"# comment\n\nforbid * *   # first of all\nallow X Y\nallow Y ?\nforbid ^ Y\nforbid X $\n"
     constraint = make_constraint(rules, [b"X", b"Y"], "r")
     assert constraint.pairs.tolist() == [[False, True], [True, True]]
     assert constraint.start.tolist() == [True, False] and constraint.end.tolist() == [False, True]
