@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crftool.errors import NumericError
-from crftool.kernels import chain, viterbi
+from crftool.kernels import chain, queries, viterbi
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Lattices:
         data = self.dataset
         out = np.full(data.S, np.nan)
         if not self.chain.log_domain:
-            self.pool.run(chain.entropies, self.chain, self.mu, data.transition, data.offsets, out)
+            self.pool.run(queries.entropies, self.chain, self.mu, data.transition, data.offsets, out)
         for s in np.flatnonzero(np.isnan(out)):
             out[s] = self._entropy_in_log_domain(s)
         return out
@@ -108,9 +108,9 @@ class Lattices:
         out = np.empty(len(segments))
         arguments = (self.mu, data.transition, data.offsets, labels, bounds, segments,
                      starts.astype(np.uint8), ends.astype(np.uint8), out)
-        self.pool.run(chain.segment_probabilities, self.chain, *arguments)
+        self.pool.run(queries.segment_probabilities, self.chain, *arguments)
         if np.isnan(out).any():
-            self.pool.run(chain.segment_probabilities, self._in_log_domain(), *arguments)
+            self.pool.run(queries.segment_probabilities, self._in_log_domain(), *arguments)
         return out
 
     def path_scores(self, labels):

@@ -45,3 +45,16 @@ cdef double forward_backward_log(
     double* u, double* alpha, double* p, double* work) noexcept nogil
 
 cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil
+
+cdef void step_backward(const Links* links, int32_t c, const double* v, double* out) noexcept nogil
+
+cdef void add_boundaries(
+    const Links* links, int64_t T, int64_t t, const int32_t* transition, double* scores) noexcept nogil
+
+cdef double forward_position(
+    const Links* links, int64_t T, int64_t t, const int32_t* transition,
+    double* u, double* a, double* scale, double* row) noexcept nogil
+
+cdef double sequence_sums(
+    Chain chain, int64_t T, const int32_t* transition, double* u, double* alpha, double* p,
+    double* work) noexcept nogil

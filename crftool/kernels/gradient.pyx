@@ -98,27 +98,25 @@ def losses(
     free(work)
 
 
-# Positions whose pairs wait to be added, until four of one transition are there: a matrix is then read and
-# written once for the four.
+# Positions whose pairs wait to be added, until WAIT of one transition are there: a matrix is then read and
+# written once for all of them.
+cdef enum:
+    WAIT = 16
+
 cdef struct Waiting:
-    int64_t position[4]
+    int64_t position[WAIT]
     int64_t n
 
 
 cdef inline void add_waiting(
     int64_t Y, Waiting* waiting, const double* alpha, const double* v, double* expected) noexcept nogil:
     """Add alpha[t-1] v[t]^T of the positions t that wait; rows of alpha and v are counted from 0."""
-    cdef const crf_operations* op = operations()
-    cdef const double* a[4]
-    cdef const double* b[4]
+    cdef const double* a[WAIT]
+    cdef const double* b[WAIT]
     cdef int64_t k
-    if waiting.n == 4:
-        for k in range(4):
-            a[k], b[k] = alpha + (waiting.position[k] - 1) * Y, v + waiting.position[k] * Y
-        op.add_outer4(Y, Y, a, b, expected)
-    else:
-        for k in range(waiting.n):
-            op.add_outer(Y, Y, alpha + (waiting.position[k] - 1) * Y, v + waiting.position[k] * Y, expected)
+    for k in range(waiting.n):
+        a[k], b[k] = alpha + (waiting.position[k] - 1) * Y, v + waiting.position[k] * Y
+    operations().add_outers(Y, Y, waiting.n, a, b, expected)
     waiting.n = 0
 
 
@@ -204,7 +202,7 @@ def accumulate(
                     else:
                         waiting[c].position[waiting[c].n] = t - base
                         waiting[c].n += 1
-                        if waiting[c].n == 4:
+                        if waiting[c].n == WAIT:
                             add_waiting(Y, &waiting[c], &alpha[0, 0], &v[0, 0], &expected[copy, c * Y * Y])
             for c in range(chain.C):
                 if waiting[c].n:

@@ -24,8 +24,7 @@ typedef struct {
     void (*add)(int64_t, const double *, double *);
     void (*exp_shifted)(int64_t, const double *, double, double *);
     void (*row_times_matrix)(int64_t, int64_t, const double *, const double *, double *);
-    void (*add_outer)(int64_t, int64_t, const double *, const double *, double *);
-    void (*add_outer4)(int64_t, int64_t, const double *const *, const double *const *, double *);
+    void (*add_outers)(int64_t, int64_t, int64_t, const double *const *, const double *const *, double *);
     void (*best_predecessor)(int64_t, int64_t, const double *, const double *, double *, int32_t *);
 } crf_operations;
 

@@ -12,8 +12,7 @@ cdef extern from "operations.h":
         void (*add)(int64_t, const double*, double*) noexcept nogil
         void (*exp_shifted)(int64_t, const double*, double, double*) noexcept nogil
         void (*row_times_matrix)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
-        void (*add_outer)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
-        void (*add_outer4)(int64_t, int64_t, const double**, const double**, double*) noexcept nogil
+        void (*add_outers)(int64_t, int64_t, int64_t, const double**, const double**, double*) noexcept nogil
         void (*best_predecessor)(int64_t, int64_t, const double*, const double*, double*, int32_t*) noexcept nogil
 
 cdef const crf_operations* operations() noexcept nogil

@@ -121,6 +121,26 @@ static CRF_TARGET void CRF_LEVEL(add)(int64_t n, const double *CRF_RESTRICT x, d
         for (int k = 0; k < width; k++) ((CRF_LEVEL(loaded) *)(out + j))[k] = s[k];                         \
         j += width * CRF_LANES;                                                                             \
     }
+/* Two rows (or the last one twice) and `width` vectors of columns of a sum of outer products. */
+#define CRF_TILE(width)                                                                                     \
+    {                                                                                                       \
+        for (int64_t i = 0; i < rows; i += 2) {                                                             \
+            const int64_t other = i + 1 < rows ? i + 1 : i;                                                 \
+            CRF_LEVEL(loaded) *p = (CRF_LEVEL(loaded) *)(m + i * columns + j);                              \
+            CRF_LEVEL(loaded) *q = (CRF_LEVEL(loaded) *)(m + other * columns + j);                          \
+            CRF_LEVEL(lanes) s[width], t[width];                                                            \
+            for (int w = 0; w < width; w++) s[w] = p[w], t[w] = q[w];                                       \
+            for (int64_t k = 0; k < n; k++) {                                                               \
+                const CRF_LEVEL(lanes) x = a[k][i] * keep, y = a[k][other] * keep;                          \
+                const CRF_LEVEL(loaded) *c = (const CRF_LEVEL(loaded) *)(b[k] + j);                         \
+                for (int w = 0; w < width; w++) s[w] += x * (CRF_LEVEL(lanes))c[w];                         \
+                for (int w = 0; w < width; w++) t[w] += y * (CRF_LEVEL(lanes))c[w];                         \
+            }                                                                                               \
+            for (int w = 0; w < width; w++) q[w] = t[w];                                                    \
+            for (int w = 0; w < width; w++) p[w] = s[w];                                                    \
+        }                                                                                                   \
+        j += width * CRF_LANES;                                                                             \
+    }
 typedef double CRF_LEVEL(lanes) __attribute__((vector_size(8 * CRF_LANES)));
 typedef double CRF_LEVEL(loaded) __attribute__((vector_size(8 * CRF_LANES), aligned(8), may_alias));
 #endif
@@ -159,21 +179,23 @@ static CRF_TARGET void CRF_LEVEL(row_times_matrix)(int64_t rows, int64_t columns
         for (j = 0; j < columns; j++) out[j] += a[i] * m[j];
 }
 
-/* m[i][j] += a[i] * b[j] */
-static CRF_TARGET void CRF_LEVEL(add_outer)(int64_t rows, int64_t columns, const double *CRF_RESTRICT a,
-                                            const double *CRF_RESTRICT b, double *CRF_RESTRICT m) {
-    for (int64_t i = 0; i < rows; i++, m += columns)
-        for (int64_t j = 0; j < columns; j++) m[j] += a[i] * b[j];
-}
-
-/* The same for four pairs of vectors at once, so that m is read and written once for all of them. */
-static CRF_TARGET void CRF_LEVEL(add_outer4)(int64_t rows, int64_t columns, const double *const *a,
+/* m[i][j] += a[k][i] * b[k][j] for n pairs of vectors, k after k; m is read and written once for all. */
+static CRF_TARGET void CRF_LEVEL(add_outers)(int64_t rows, int64_t columns, int64_t n, const double *const *a,
                                              const double *const *b, double *CRF_RESTRICT m) {
-    const double *CRF_RESTRICT b0 = b[0], *CRF_RESTRICT b1 = b[1], *CRF_RESTRICT b2 = b[2], *CRF_RESTRICT b3 = b[3];
-    for (int64_t i = 0; i < rows; i++, m += columns) {
-        const double a0 = a[0][i], a1 = a[1][i], a2 = a[2][i], a3 = a[3][i];
-        for (int64_t j = 0; j < columns; j++) m[j] += (a0 * b0[j] + a1 * b1[j]) + (a2 * b2[j] + a3 * b3[j]);
+    int64_t j = 0;
+#ifdef CRF_LANES
+    CRF_LEVEL(lanes) keep = 1.0 - (CRF_LEVEL(lanes)){0};
+    while (j + 4 * CRF_LANES <= columns) CRF_TILE(4)
+    while (j + CRF_LANES <= columns) CRF_TILE(1)
+    if (j < columns && columns >= CRF_LANES) { /* overlaps the columns before it, where it adds zeros */
+        for (int l = 0; l < CRF_LANES; l++) keep[l] = columns - CRF_LANES + l < j ? 0.0 : 1.0;
+        j = columns - CRF_LANES;
+        CRF_TILE(1)
     }
+#endif
+    for (; j < columns; j++)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t k = 0; k < n; k++) m[i * columns + j] += a[k][i] * b[k][j];
 }
 
 /* best[j] = max over i of a[i] + m[i][j], from[j] = the lowest such i. */
@@ -192,3 +214,4 @@ static CRF_TARGET void CRF_LEVEL(best_predecessor)(int64_t rows, int64_t columns
 }
 
 #undef CRF_STRIP
+#undef CRF_TILE

@@ -8,7 +8,7 @@ import pytest
 from brute_force import random_corpus
 
 from crftool.decode import Lattices
-from crftool.kernels import chain as kernels
+from crftool.kernels import queries
 from crftool.kernels.pool import Pool
 from crftool.kernels.transitions import Constraint
 from crftool.model.weights import TrainedWeights
@@ -107,7 +107,7 @@ def test_truncated_recursions(mode, begin_label):
             psi = np.exp(np.array(lattices.weights.chain(data, "log", Pool()).lam))[:, :lattices.Y]
             for first, last in itertools.combinations_with_replacement(range(T), 2):
                 alpha, v, truncated = (np.full((T, lattices.Y), np.nan) for _ in range(3))
-                found = kernels.truncated_marginals(lattices.chain, lattices.mu[here].copy(), data.transition[here],
+                found = queries.truncated_marginals(lattices.chain, lattices.mu[here].copy(), data.transition[here],
                                                     first, last, alpha, v, truncated)
                 assert found == pytest.approx(log_z[s], abs=1e-10)
                 np.testing.assert_allclose(truncated[first:last + 1], p[here][first:last + 1], atol=1e-12)
