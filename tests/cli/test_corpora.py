@@ -36,7 +36,7 @@ def test_nettalk_elastic_net_meets_the_optimality_conditions(workdir, data):
     workdir.run("learn", "-q", "--rho1", "5", "--rho2", "0.01", "-e", "1e-4", "--log-json", "log", "t",
                 data / "nettalk" / "train.txt.gz", "m")
     last = log_of(workdir, "log")[-1]
-    assert last["violation"] < 5.0
+    assert last["violation"] < 2.5                                  # half the penalty; the limit is on the norm
     assert 0 < last["active"] < 5_000
     assert len(workdir.read("m")) < 200_000
 
