@@ -1,7 +1,6 @@
 """Files that appear whole or not at all, and are known to be writable before the work begins."""
 
 import os
-import secrets
 import stat
 from contextlib import contextmanager
 
@@ -46,7 +45,7 @@ def write_atomically(path, pieces):
 
 def _temporary(target):
     folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name[:40]}.{secrets.token_hex(6)}.tmp")
+    return os.path.join(folder, f".{name[:40]}.{os.urandom(6).hex()}.tmp")
 
 
 @contextmanager

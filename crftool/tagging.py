@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crftool.corpus.constraints import dead_end
-from crftool.corpus.reader import display_name, read_tokens
+from crftool.corpus.reader import display_name
+from crftool.corpus.tokens import read_tokens
 from crftool.decode import Lattices, decode, decode_best
 from crftool.errors import DataError
 from crftool.evaluate import boundaries, phrases

@@ -47,7 +47,8 @@ def command(file, model, as_json, verbose, inference, log_domain, threads):
 
 def _column_labels(file):
     """(gold, predicted, offsets, labels) of each block, from the last two columns."""
-    from crftool.corpus.reader import display_name, read_tokens
+    from crftool.corpus.reader import display_name
+    from crftool.corpus.tokens import read_tokens
     from crftool.errors import DataError
     from crftool.kernels.strings import StringTable
 

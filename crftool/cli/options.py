@@ -1,5 +1,6 @@
 """Options that several commands share, and the configuration file."""
 
+import os
 import re
 
 import click
@@ -35,8 +36,13 @@ def chosen_inference(inference, log_domain):
     return "log" if log_domain else inference
 
 
+def available_cores():
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def make_pool(threads):
-    from crftool.kernels.pool import Pool, available_cores
+    from crftool.kernels.pool import Pool
     return Pool(threads or available_cores())
 
 

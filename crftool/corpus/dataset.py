@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from crftool.corpus.observations import NONE, Observations
-from crftool.corpus.reader import display_name, read_tokens
+from crftool.corpus.reader import display_name
+from crftool.corpus.template import check_columns
+from crftool.corpus.tokens import read_tokens
 from crftool.corpus.values import ValueIndex
 from crftool.errors import DataError
 from crftool.kernels.keys import KeyTable
@@ -103,19 +105,9 @@ class Encoder:
     def space(self):
         return FeatureSpace(len(self.labels), self.unigrams.size, self.bigrams.size, self.begin_label)
 
-    def check_columns(self, tokens):
-        if tokens.columns < self.template.columns:
-            line = self.template.line_needing(tokens.columns)
-            raise DataError(
-                display_name(tokens.path), tokens.line(0),
-                f"{tokens.columns} column{'s' * (tokens.columns != 1)}, but the template needs "
-                f"{self.template.columns}",
-                f"give it the columns of the training data (template line {line.line}: "
-                f"{line.text.decode('utf-8', 'backslashreplace')})")
-
     def encode(self, tokens, label_column=None):
         """The Dataset of a block of tokens; with a label column, its labels (UNKNOWN_LABEL if new)."""
-        self.check_columns(tokens)
+        check_columns(self.template, tokens.path, tokens.line(0), tokens.columns)
         ids, offsets = self.values.ids(tokens), tokens.offsets
         unigrams = self.unigrams.find(self.values, ids, offsets, True)
         bigrams = self.bigrams.find(self.values, ids, offsets, self.begin_label)

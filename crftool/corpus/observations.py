@@ -7,20 +7,10 @@ CRF++ makes them one feature. So tuples that could be ambiguous, and only those,
 
 import numpy as np
 
+from crftool.corpus.template import Spelling, may_collide
 from crftool.kernels.keys import KeyTable, expand
 
 NONE = -1
-
-
-def _may_collide(a, b):
-    """Whether templates with different literals a, b might spell the same text."""
-    if len(a) == 1 and len(b) == 1:
-        return False                                 # two constants
-    if len(a) == 1:
-        return a[0].startswith(b[0])
-    if len(b) == 1:
-        return b[0].startswith(a[0])
-    return a[0].startswith(b[0]) or b[0].startswith(a[0])
 
 
 class Observations:
@@ -30,27 +20,20 @@ class Observations:
         """While learning only `lines` is given. From a model: key tables and their rows, and the
         ambiguous texts with theirs."""
         self.lines = lines
-        self.literals = list(dict.fromkeys(line.literals for line in lines))
-        self.table_of = [self.literals.index(line.literals) for line in lines]      # [K]
+        self.spelling = Spelling(lines)
+        self.literals, self.table_of = self.spelling.literals, self.spelling.table_of       # table_of [K]
         self.tables = tables or [KeyTable(len(literals) - 1) for literals in self.literals]
         self.rows = rows                             # per table [keys]  row of each key; None while learning
         self.texts = texts or {}                     # ambiguous text -> row
         self.size = 0 if rows is None else 1 + max((int(r.max()) for r in rows if len(r)), default=NONE)
         self.counts = None                           # [size]  occurrences in the training data
-        # Only values that hold the first byte of an inner literal can shift a boundary between fields.
-        self._separators = bytes(sorted({inner[0] for literals in self.literals for inner in literals[1:-1]
-                                         if inner}))
-        self._always_ambiguous = [
-            any(not inner for inner in literals[1:-1])
-            or any(_may_collide(literals, other) for other in self.literals if other != literals)
-            for literals in self.literals]
 
     def groups(self):
         """Columns of the id matrix, grouped so that no observation occurs in two groups."""
         group_of = list(range(len(self.literals)))
         for i, a in enumerate(self.literals):
             for j, b in enumerate(self.literals[:i]):
-                if _may_collide(a, b):
+                if may_collide(a, b):
                     old, new = group_of[i], group_of[j]
                     group_of = [new if g == old else g for g in group_of]
         members = {}
@@ -121,7 +104,7 @@ class Observations:
 
     def _could_be_ambiguous(self, values, k, ids):
         """Whether any token of this block can have an ambiguous observation of line k."""
-        if self._always_ambiguous[self.table_of[k]]:
+        if self.spelling.always_ambiguous[self.table_of[k]]:
             return True
         fields = self.lines[k].fields
         distinct = {int(v) for field in fields for v in np.unique(ids[:, field.source])}
@@ -153,11 +136,11 @@ class Observations:
         return out
 
     def _has_separator(self, text):
-        return len(text.translate(None, self._separators)) != len(text)
+        return len(text.translate(None, self.spelling.separators)) != len(text)
 
     def _ambiguous_texts(self, values, t, keys):
         """(key index, text) of the tuples of table t whose text another tuple might spell too."""
-        if self._always_ambiguous[t]:
+        if self.spelling.always_ambiguous[t]:
             suspects = range(len(keys))
         elif len(self.literals[t]) > 2 and len(keys):
             distinct = np.unique(keys)

@@ -4,21 +4,17 @@ Bytes in, bytes out: nothing here decodes text. Lines of any length; LF or CRLF;
 is skipped; `-` is standard input; .gz, .bz2 and .xz are decompressed.
 """
 
-import bz2
-import gzip
-import lzma
+import importlib
 import sys
 import zlib
 from dataclasses import dataclass
-
-import numpy as np
 
 from crftool.errors import DataError
 from crftool.kernels import scan
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLOCK_SIZE = 1 << 20
-OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}           # the modules that open them
 
 
 def display_name(path):
@@ -30,9 +26,9 @@ def _open(path):
         if sys.stdin is None:
             raise DataError("<stdin>", None, "standard input is closed", "name a file")
         return sys.stdin.buffer
-    for suffix, opener in OPENERS.items():
+    for suffix, module in COMPRESSED.items():
         if path.endswith(suffix):
-            return opener(path, "rb")
+            return importlib.import_module(module).open(path, "rb")
     return open(path, "rb")
 
 
@@ -53,10 +49,14 @@ def _chunks(path, size):
         finally:
             if path != "-":
                 stream.close()
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error) as error:
         raise DataError(path, None, f"damaged compressed data ({error})", "compress the file anew") from None
-    except OSError as error:
-        if path.endswith(tuple(OPENERS)) and error.errno is None:
+    except Exception as error:
+        if type(error).__name__ in ("LZMAError", "BadGzipFile"):     # of modules that may not be loaded
+            raise DataError(path, None, f"damaged compressed data ({error})", "compress the file anew") from None
+        if not isinstance(error, OSError):
+            raise
+        if path.endswith(tuple(COMPRESSED)) and error.errno is None:
             problem, remedy = f"not in the format its name says ({error})", "rename or compress it anew"
         else:
             problem, remedy = f"cannot be read ({error.strerror or error})", "check the path and its permissions"
@@ -93,52 +93,20 @@ def read_blocks(path, size=BLOCK_SIZE):
         yield Block(path, line, bytes(pending))
 
 
-class Tokens:
-    """A block whose fields are known."""
-
-    def __init__(self, block, columns=0):
-        """`columns`: how many each token must have; 0 leaves that to the first token."""
-        N, S, self.columns, _, bad, there = scan.survey(block.data, columns)
-        self.path, self.data, self.first_line = block.path, block.data, block.first_line
-        if bad >= 0:
-            raise DataError(
-                display_name(block.path), block.first_line + bad,
-                f"{there} column{'s' * (there != 1)} where the lines before have {self.columns}",
-                "give every token the same number of columns")
-        self.fields = np.empty((N, self.columns, 2), np.int64)      # [N][columns][2]  start, end
-        self.offsets = np.empty(S + 1, np.int64)                    # [S + 1]
-        self._lines = np.empty(N, np.int64)                         # [N]
-        scan.split(block.data, self.fields, self.offsets, self._lines)
-
-    def __len__(self):
-        return len(self.fields)
-
-    def line(self, token):
-        """Line number of a token, from 1."""
-        return self.first_line + int(self._lines[token])
-
-    def lines(self):
-        """[N]  line numbers of all tokens."""
-        return self.first_line + self._lines
-
-    def text(self, token, column):
-        start, end = self.fields[token, column]
-        return self.data[start:end]
-
-    def intern(self, column, table, learn):
-        """Ids [N] of a column's values."""
-        ids = np.empty(len(self), np.int32)
-        scan.intern_column(self.data, self.fields, column, table, learn, ids)
-        return ids
+def first_token(block):
+    """(line number, columns) of the first token of a block; (None, 0) if it has none."""
+    for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+        columns = [field for field in line.removesuffix(b"\r").replace(b"\t", b" ").split(b" ") if field]
+        if columns:
+            return number, len(columns)
+    return None, 0
 
 
-def read_tokens(path, size=BLOCK_SIZE):
-    """The tokens of a file, block by block; an error names file and line."""
-    columns = 0
-    for block in read_blocks(path, size):
-        tokens = Tokens(block, columns)
-        columns = tokens.columns
-        if len(tokens):
-            yield tokens
-    if columns == 0 and path != "-":
-        raise DataError(path, 1, "no token in this file", "check the step that writes it")
+def uneven_columns(path, line, there, columns):
+    return DataError(display_name(path), line,
+                     f"{there} column{'s' * (there != 1)} where the lines before have {columns}",
+                     "give every token the same number of columns")
+
+
+def no_token(path):
+    return DataError(path, 1, "no token in this file", "check the step that writes it")

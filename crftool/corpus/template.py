@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crftool.corpus.patterns import Pattern, PatternSyntaxError
+from crftool.corpus.reader import display_name
 from crftool.errors import DataError
 from crftool.kernels.keys import MAX_FIELDS
 
@@ -175,3 +176,41 @@ class Template:
             if any(self.sources[field.source].column >= column for field in line.fields):
                 return line
         return None
+
+
+def may_collide(a, b):
+    """Whether templates with different literals a, b might spell the same text."""
+    if len(a) == 1 and len(b) == 1:
+        return False                                 # two constants
+    if len(a) == 1:
+        return a[0].startswith(b[0])
+    if len(b) == 1:
+        return b[0].startswith(a[0])
+    return a[0].startswith(b[0]) or b[0].startswith(a[0])
+
+
+class Spelling:
+    """How the texts of some template lines may coincide.
+
+    Lines with the same literals share a table of observations. Texts of one table can only coincide where a
+    value holds the first byte of an inner literal, which might shift a boundary between fields.
+    """
+
+    def __init__(self, lines):
+        self.literals = list(dict.fromkeys(line.literals for line in lines))            # one entry a table
+        self.table_of = [self.literals.index(line.literals) for line in lines]
+        self.separators = bytes(sorted({inner[0] for literals in self.literals for inner in literals[1:-1] if inner}))
+        self.always_ambiguous = [
+            any(not inner for inner in literals[1:-1])
+            or any(may_collide(literals, other) for other in self.literals if other != literals)
+            for literals in self.literals]
+
+
+def check_columns(template, path, line, columns):
+    """An error unless data with this many columns will do for a template."""
+    if columns < template.columns:
+        needing = template.line_needing(columns)
+        raise DataError(display_name(path), line,
+                        f"{columns} column{'s' * (columns != 1)}, but the template needs {template.columns}",
+                        f"give it the columns of the training data (template line {needing.line}: "
+                        f"{needing.text.decode('utf-8', 'backslashreplace')})")

@@ -32,27 +32,29 @@ cdef class KeyTable:
             raise MemoryError
 
     def __dealloc__(self):
-        if self.buffers is None:
+        if not self.is_frozen:                       # `buffers` may be gone by now
             free(self.keys)
             free(self.slots)
 
     @staticmethod
-    def frozen(const int32_t[:, ::1] keys, const uint32_t[:, ::1] slots, int64_t n_values):
-        """A read-only table over existing memory; ValueError if the arrays contradict each other."""
-        cdef int width = keys.shape[1]
+    def frozen(const int32_t[::1] keys, const uint32_t[::1] slots, int64_t n, int width, int64_t n_values):
+        """A read-only table of n keys over existing memory; ValueError if the arrays contradict each other.
+
+        `keys` [n * width] and `slots` [capacity * 2] are flat; values are ids below n_values.
+        """
         cdef KeyTable table = KeyTable.__new__(KeyTable, width)
-        cdef int64_t n = keys.shape[0], i, used = 0, capacity = slots.shape[0]
-        cdef int j
-        for i in range(n):
-            for j in range(width):
-                if keys[i, j] < 0 or keys[i, j] >= n_values:
-                    raise ValueError("key with an unknown value")
-        if capacity <= n or capacity & (capacity - 1) or slots.shape[1] != 2:
+        cdef int64_t i, used = 0, capacity = slots.shape[0] / 2
+        if n < 0 or keys.shape[0] != n * width:
+            raise ValueError("another number of keys")
+        for i in range(n * width):
+            if keys[i] < 0 or keys[i] >= n_values:
+                raise ValueError("key with an unknown value")
+        if capacity <= n or capacity & (capacity - 1) or slots.shape[0] != 2 * capacity:
             raise ValueError("key table has a wrong size")
         for i in range(capacity):
-            if slots[i, 1] > n:
+            if slots[2 * i + 1] > n:
                 raise ValueError("key table points outside")
-            used += slots[i, 1] != 0
+            used += slots[2 * i + 1] != 0
         if used != n:                # an empty slot must remain, or a search would never end
             raise ValueError("key table is over-full")
         free(table.keys)
@@ -60,8 +62,8 @@ cdef class KeyTable:
         table.buffers = (keys, slots)
         table.is_frozen = True
         table.n, table.slot_capacity = n, capacity
-        table.keys = <int32_t*> &keys[0, 0] if n and width else <int32_t*> &slots[0, 0]
-        table.slots = <uint32_t*> &slots[0, 0]
+        table.keys = <int32_t*> &keys[0] if n and width else <int32_t*> &slots[0]
+        table.slots = <uint32_t*> &slots[0]
         return table
 
     @staticmethod

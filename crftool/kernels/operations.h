@@ -9,9 +9,11 @@
 #include <intrin.h>
 #define CRF_RESTRICT __restrict
 static inline int64_t crf_next_task(int64_t *counter) { return _InterlockedExchangeAdd64(counter, 1); }
+#define crf_prefetch(address)
 #else
 #define CRF_RESTRICT restrict
 static inline int64_t crf_next_task(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+#define crf_prefetch(address) __builtin_prefetch(address)
 #endif
 
 typedef struct {
@@ -22,9 +24,11 @@ typedef struct {
     double (*dot)(int64_t, const double *, const double *);
     double (*dot_single)(int64_t, const float *, const double *);
     void (*add)(int64_t, const double *, double *);
+    void (*add_single)(int64_t, const float *, double *);
     void (*exp_shifted)(int64_t, const double *, double, double *);
     void (*row_times_matrix)(int64_t, int64_t, const double *, const double *, double *);
     void (*add_outers)(int64_t, int64_t, int64_t, const double *const *, const double *const *, double *);
+    void (*best_score)(int64_t, int64_t, const double *, const double *, double *);
     void (*best_predecessor)(int64_t, int64_t, const double *, const double *, double *, int32_t *);
 } crf_operations;
 

@@ -3,6 +3,7 @@
 Weights come in two forms: one flat vector while training, compressed rows in a model file.
 """
 
+from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -54,8 +55,41 @@ def add_stored_rows(
                 for k in range(K):
                     row = rows[i, k]
                     if 0 <= row < A:
-                        for j in range(D):
-                            out[i, j] += dense[row, j]
+                        operations().add_single(D, &dense[row, 0], &out[i, 0])
                     elif A <= row < A + B:
                         for j in range(bounds[row - A], bounds[row - A + 1]):
                             out[i, columns[j]] += values[j]
+
+
+def check_rows(
+    const float[::1] dense,              # [A * D]
+    const int64_t[::1] bounds, const int32_t[::1] columns, const float[::1] values, int64_t D,
+):
+    """(rows, non-zero weights) of stored rows; ValueError unless every index and weight is in order."""
+    cdef int64_t n = bounds.shape[0] - 1, i, active = 0
+    cdef bint good = True
+    if D <= 0 or dense.shape[0] % D or n < 0 or bounds[0] != 0 or bounds[n] != values.shape[0]:
+        raise ValueError("weights out of bounds")
+    if columns.shape[0] != values.shape[0]:
+        raise ValueError("weights without columns")
+    with nogil:
+        for i in range(n):
+            good &= bounds[i] <= bounds[i + 1]
+        for i in range(values.shape[0]):
+            good &= 0 <= columns[i] < D and isfinite(values[i])
+            active += values[i] != 0.0
+        for i in range(dense.shape[0]):
+            good &= isfinite(dense[i]) != 0
+            active += dense[i] != 0.0
+    if not good:
+        raise ValueError("a weight of an unknown label, out of bounds or not a number")
+    return dense.shape[0] / D + n, active
+
+
+def mark_rows(const int32_t[::1] rows, unsigned char[::1] owned):
+    """owned[row] = 1; ValueError for a row that does not exist."""
+    cdef int64_t i
+    for i in range(rows.shape[0]):
+        if rows[i] < 0 or rows[i] >= owned.shape[0]:
+            raise ValueError("observation without weights")
+        owned[rows[i]] = 1

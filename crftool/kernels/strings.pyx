@@ -32,27 +32,27 @@ cdef class StringTable:
             raise MemoryError
 
     def __dealloc__(self):
-        if self.buffers is None:
+        if not self.is_frozen:                       # `buffers` may be gone by now
             free(self.blob)
             free(self.bounds)
             free(self.slots)
 
     @staticmethod
-    def frozen(const unsigned char[::1] blob, const int64_t[::1] bounds, const uint32_t[:, ::1] slots):
+    def frozen(const unsigned char[::1] blob, const int64_t[::1] bounds, const uint32_t[::1] slots):
         """A read-only table over existing memory; ValueError if the arrays contradict each other."""
         cdef StringTable table = StringTable.__new__(StringTable)
-        cdef int64_t n = bounds.shape[0] - 1, i, used = 0, capacity = slots.shape[0]
+        cdef int64_t n = bounds.shape[0] - 1, i, used = 0, capacity = slots.shape[0] / 2
         if n < 0 or bounds[0] != 0 or bounds[n] != blob.shape[0]:
             raise ValueError("string bounds do not cover the text")
         for i in range(n):
             if bounds[i] > bounds[i + 1]:
                 raise ValueError("string bounds fall")
-        if capacity <= n or capacity & (capacity - 1) or slots.shape[1] != 2:
+        if capacity <= n or capacity & (capacity - 1) or slots.shape[0] != 2 * capacity:
             raise ValueError("string table has a wrong size")
         for i in range(capacity):
-            if slots[i, 1] > n:
+            if slots[2 * i + 1] > n:
                 raise ValueError("string table points outside")
-            used += slots[i, 1] != 0
+            used += slots[2 * i + 1] != 0
         if used != n:                # an empty slot must remain, or a search would never end
             raise ValueError("string table is over-full")
         free(table.blob)
@@ -63,7 +63,7 @@ cdef class StringTable:
         table.n, table.slot_capacity = n, capacity
         table.blob = <char*> &blob[0] if blob.shape[0] else <char*> &bounds[0]
         table.bounds = <int64_t*> &bounds[0]
-        table.slots = <uint32_t*> &slots[0, 0]
+        table.slots = <uint32_t*> &slots[0]
         return table
 
     def arrays(self):

@@ -44,8 +44,8 @@
 #endif
 
 #define CRF_OPERATIONS(level)                                                                             \
-    {#level, sum_##level, maximum_##level, minimum_##level, dot_##level, dot_single_##level, add_##level, \
-     exp_shifted_##level, row_times_matrix_##level, add_outers_##level, best_predecessor_##level}
+    {#level, sum_##level, maximum_##level, minimum_##level, dot_##level, dot_single_##level, add_##level, add_single_##level, \
+     exp_shifted_##level, row_times_matrix_##level, add_outers_##level, best_score_##level, best_predecessor_##level}
 
 /* The operations of the level asked for; NULL if this CPU or build does not have it. */
 static inline const crf_operations *crf_operations_named(const char *name) {

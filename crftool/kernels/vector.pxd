@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "operations.h":
     int64_t crf_next_task(int64_t* counter) noexcept nogil
+    void crf_prefetch(const void* address) noexcept nogil
     ctypedef struct crf_operations:
         const char* name
         double (*sum)(int64_t, const double*) noexcept nogil
@@ -10,9 +11,11 @@ cdef extern from "operations.h":
         double (*dot)(int64_t, const double*, const double*) noexcept nogil
         double (*dot_single)(int64_t, const float*, const double*) noexcept nogil
         void (*add)(int64_t, const double*, double*) noexcept nogil
+        void (*add_single)(int64_t, const float*, double*) noexcept nogil
         void (*exp_shifted)(int64_t, const double*, double, double*) noexcept nogil
         void (*row_times_matrix)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
         void (*add_outers)(int64_t, int64_t, int64_t, const double**, const double**, double*) noexcept nogil
+        void (*best_score)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
         void (*best_predecessor)(int64_t, int64_t, const double*, const double*, double*, int32_t*) noexcept nogil
 
 cdef const crf_operations* operations() noexcept nogil

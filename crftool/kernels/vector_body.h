@@ -107,8 +107,13 @@ static CRF_TARGET void CRF_LEVEL(add)(int64_t n, const double *CRF_RESTRICT x, d
     for (int64_t i = 0; i < n; i++) out[i] += x[i];
 }
 
-/* `width` vectors of columns of a row vector times a matrix, the sums held in registers. */
+/* out += x, x in single precision */
+static CRF_TARGET void CRF_LEVEL(add_single)(int64_t n, const float *CRF_RESTRICT x, double *CRF_RESTRICT out) {
+    for (int64_t i = 0; i < n; i++) out[i] += (double)x[i];
+}
+
 #ifdef CRF_LANES
+/* `width` vectors of columns of a row vector times a matrix, the sums held in registers. */
 #define CRF_STRIP(width)                                                                                    \
     {                                                                                                       \
         CRF_LEVEL(lanes) s[width];                                                                          \
@@ -196,6 +201,19 @@ static CRF_TARGET void CRF_LEVEL(add_outers)(int64_t rows, int64_t columns, int6
     for (; j < columns; j++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t k = 0; k < n; k++) m[i * columns + j] += a[k][i] * b[k][j];
+}
+
+/* best[j] = max over i of a[i] + m[i][j] */
+static CRF_TARGET void CRF_LEVEL(best_score)(int64_t rows, int64_t columns, const double *CRF_RESTRICT a,
+                                             const double *CRF_RESTRICT m, double *CRF_RESTRICT best) {
+    for (int64_t j = 0; j < columns; j++) best[j] = a[0] + m[j];
+    for (int64_t i = 1; i < rows; i++) {
+        m += columns;
+        for (int64_t j = 0; j < columns; j++) {
+            const double candidate = a[i] + m[j];
+            best[j] = candidate > best[j] ? candidate : best[j];
+        }
+    }
 }
 
 /* best[j] = max over i of a[i] + m[i][j], from[j] = the lowest such i. */

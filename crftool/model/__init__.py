@@ -1,6 +1,11 @@
-"""The trained labeller and its file."""
+"""The trained labeller and its file. `tag` needs only what uses no NumPy, so names are loaded when asked for."""
 
-from crftool.model.model import Model
-from crftool.model.weights import TrainedWeights
 
-__all__ = ["Model", "TrainedWeights"]
+def __getattr__(name):
+    if name == "Model":
+        from crftool.model.model import Model
+        return Model
+    if name == "TrainedWeights":
+        from crftool.model.weights import TrainedWeights
+        return TrainedWeights
+    raise AttributeError(name)

@@ -12,25 +12,31 @@ import crftool
 from crftool.corpus.constraints import make_constraint
 from crftool.corpus.dataset import Encoder
 from crftool.corpus.observations import Observations
-from crftool.corpus.template import Template
 from crftool.corpus.values import ValueIndex
 from crftool.errors import DataError, ModelError
 from crftool.files import write_atomically
 from crftool.kernels.keys import KeyTable
 from crftool.kernels.strings import StringTable
 from crftool.model import container
+from crftool.model.mapped import MappedModel
 from crftool.model.weights import RowStore, StoredWeights
 
 
 class Model:
-    def __init__(self, sections, name="model"):
-        """From the sections of a model file; see `from_training` and `load`."""
-        self._sections = sections
-        self.name = name
+    def __init__(self, mapped):
+        """From a MappedModel; see `from_training`, `load` and `from_bytes`."""
+        self.name, self._sections = mapped.name, mapped.sections
+        self.version, self.options, self.labels, self.rules = mapped.version, mapped.options, mapped.labels, mapped.rules
         try:
-            self._read()
-        except (KeyError, ValueError, TypeError, IndexError, RecursionError, DataError) as error:
-            raise ModelError(f"{name}: the model file contradicts itself ({error}); train anew") from None
+            self.constraint = make_constraint(self.rules, self.labels, self.name)
+        except DataError as error:
+            raise ModelError(f"{self.name}: the model file contradicts itself ({error}); train anew") from None
+        template = mapped.template
+        unigram_rows, unigrams = _observations(mapped.unigrams)
+        bigram_rows, bigrams = _observations(mapped.bigrams)
+        self.encoder = Encoder(template, self.labels, mapped.begin_label, ValueIndex(template, mapped.values),
+                               unigrams, bigrams)
+        self.weights = StoredWeights(self.encoder.space, unigram_rows, bigram_rows)
 
     # Making ---------------------------------------------------------------------------------------------
 
@@ -75,79 +81,21 @@ class Model:
             "crftool": crftool.__version__, "begin_label": space.begin_label, "options": options,
             "labels": space.Y, "pairs": space.R * space.Y, "rows": {letter: store.size for letter, store, _, _ in kinds},
             "weights": {letter: store.active for letter, store, _, _ in kinds}}, sort_keys=True).encode()
-        return cls({name: _as_bytes(data) for name, data in sections.items()})
+        return cls(MappedModel({name: _as_bytes(data) for name, data in sections.items()}))
 
     @classmethod
     def load(cls, path):
-        return cls(container.unpack(container.map_file(path), path), path)
+        return cls(MappedModel.load(path))
 
     @classmethod
     def from_bytes(cls, data):
-        return cls(container.unpack(data, "model"))
+        return cls(MappedModel(container.unpack(data, "model")))
 
     def to_bytes(self):
         return b"".join(container.pack(self._sections))
 
     def save(self, path):
         write_atomically(path, container.pack(self._sections))
-
-    # Reading --------------------------------------------------------------------------------------------
-
-    def _array(self, name, dtype, *shape):
-        array = np.frombuffer(self._sections[name], dtype)
-        return array.reshape(shape) if shape else array
-
-    def _strings(self, name):
-        return StringTable.frozen(self._array(f"{name}.text", np.uint8), self._array(f"{name}.bounds", np.int64),
-                                  self._array(f"{name}.slots", np.uint32, -1, 2))
-
-    def _read(self):
-        meta = json.loads(bytes(self._sections["meta"]))
-        self.version, self.options, begin_label = meta["crftool"], meta["options"], meta["begin_label"]
-        if not (isinstance(meta, dict) and isinstance(self.version, str) and isinstance(self.options, dict)
-                and isinstance(begin_label, bool)):
-            raise ValueError("wrong kinds of values in its description")
-        template = Template(bytes(self._sections["template"]), self.name)
-        table = self._strings("labels")
-        labels = [table.text(i) for i in range(len(table))]
-        if not labels or [len(labels), (len(labels) + begin_label) * len(labels)] != [meta["labels"], meta["pairs"]] or len(set(labels)) != len(labels):
-            raise ValueError("wrong labels")
-        values = self._strings("values")
-        Y, R = len(labels), len(labels) + begin_label
-        unigram_rows, unigrams = self._kind("U", template.unigrams, Y, len(values))
-        bigram_rows, bigrams = self._kind("B", template.bigrams, R * Y, len(values))
-        if {"U": unigram_rows.size, "B": bigram_rows.size} != meta["rows"] or (
-                {"U": unigram_rows.active, "B": bigram_rows.active} != meta["weights"]):
-            raise ValueError("another number of weights than it says")
-        self.labels = labels
-        self.rules = bytes(self._sections["constraint"])
-        self.constraint = make_constraint(self.rules, labels, self.name)
-        self.encoder = Encoder(template, labels, begin_label, ValueIndex(template, values), unigrams, bigrams)
-        self.weights = StoredWeights(self.encoder.space, unigram_rows, bigram_rows)
-
-    def _kind(self, letter, lines, width, n_values):
-        """(RowStore, Observations) of the U or the B templates, every index checked."""
-        store = RowStore(self._array(f"{letter}.dense", np.float32, -1, width),
-                         self._array(f"{letter}.bounds", np.int64), self._array(f"{letter}.columns", np.int32),
-                         self._array(f"{letter}.values", np.float32))
-        _check_store(store, width)
-        tables, all_rows = [], []
-        for t, literals in enumerate(dict.fromkeys(line.literals for line in lines)):
-            rows = self._array(f"{letter}.{t}.rows", np.int32)
-            keys = self._array(f"{letter}.{t}.keys", np.int32).reshape(len(rows), len(literals) - 1)
-            tables.append(KeyTable.frozen(keys, self._array(f"{letter}.{t}.slots", np.uint32, -1, 2), n_values))
-            all_rows.append(_checked_rows(rows, store))
-        owned = np.zeros(store.size, bool)
-        for rows in all_rows:
-            owned[rows] = True
-        if not owned.all():
-            raise ValueError("weights without observation")
-        strings = self._strings(f"{letter}.t")
-        text_rows = _checked_rows(self._array(f"{letter}.t.rows", np.int32), store)
-        if len(text_rows) != len(strings):
-            raise ValueError("texts without rows")
-        texts = {strings.text(i): int(text_rows[i]) for i in range(len(strings))}
-        return store, Observations(lines, tables, all_rows, texts)
 
     # Using ----------------------------------------------------------------------------------------------
 
@@ -227,19 +175,9 @@ def _put_strings(sections, name, strings):
         sections[f"{name}.{part}"] = data
 
 
-def _check_store(store, width):
-    bounds = store.bounds
-    if len(bounds) == 0 or bounds[0] != 0 or bounds[-1] != len(store.values) or (bounds[1:] < bounds[:-1]).any():
-        raise ValueError("weights out of bounds")
-    if len(store.columns) != len(store.values):
-        raise ValueError("weights without columns")
-    if len(store.columns) and not (0 <= store.columns.min() and store.columns.max() < width):
-        raise ValueError("weight of an unknown label")
-    if not (np.isfinite(store.values).all() and np.isfinite(store.dense).all()):
-        raise ValueError("weight that is not a number")
-
-
-def _checked_rows(rows, store):
-    if len(rows) and not (0 <= rows.min() and rows.max() < store.size):
-        raise ValueError("observation without weights")
-    return rows
+def _observations(kind):
+    """(RowStore, Observations) of the U or the B side, as arrays on the same memory."""
+    store = RowStore(np.asarray(kind.dense).reshape(-1, kind.width), np.asarray(kind.bounds), np.asarray(kind.columns),
+                     np.asarray(kind.values))
+    texts = {kind.texts.text(i): row for i, row in enumerate(kind.text_rows.tolist())}
+    return store, Observations(kind.lines, kind.tables, [np.asarray(rows) for rows in kind.rows], texts)

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from crftool.corpus.reader import Block, Tokens
+from crftool.corpus.reader import Block
+from crftool.corpus.tokens import Tokens
 from crftool.formats import WRITERS, ConllWriter, JsonWriter, LabelWriter
 
 LABELS = [b"B-NP", b"B-VP", b"I-NP", b"O"]

@@ -14,6 +14,12 @@ MAX_WIDTH = 4096
 # --- helpers --------------------------------------------------------------------------
 
 
+def frozen_table(keys, slots, n_values):
+    """A frozen table; the kernel takes keys and slots flat."""
+    return KeyTable.frozen(np.ascontiguousarray(keys).reshape(-1), np.ascontiguousarray(slots).reshape(-1), len(keys),
+                           keys.shape[1], n_values)
+
+
 def matrix(keys, width):
     return np.array(keys, np.int32).reshape(len(keys), width)
 
@@ -173,7 +179,7 @@ def test_frozen_round_trip(n, width):
     keys = [tuple(i + j for j in range(width)) for i in range(n)]
     table = KeyTable(width)
     intern(table, keys)
-    frozen = KeyTable.frozen(*arrays_of(table), n + width)
+    frozen = frozen_table(*arrays_of(table), n + width)
     assert len(frozen) == n and frozen.width == width
     assert find(frozen, keys) == list(range(n))
     assert frozen.arrays() == table.arrays()
@@ -185,7 +191,7 @@ def test_frozen_table_lies_in_read_only_memory():
     arrays = arrays_of(KeyTable.of(matrix([(1, 2), (2, 1)], 2)))
     for array in arrays:
         array.flags.writeable = False
-    assert find(KeyTable.frozen(*arrays, 3), [(2, 1)]) == [1]
+    assert find(frozen_table(*arrays, 3), [(2, 1)]) == [1]
 
 
 def first_used(slots):
@@ -210,14 +216,6 @@ def slots_of_size(n):
     def change(keys, slots):
         return keys, np.resize(slots, (n, 2))
     return change
-
-
-def wide_slots(keys, slots):
-    return keys, np.ascontiguousarray(np.hstack([slots, slots[:, :1]]))
-
-
-def narrow_slots(keys, slots):
-    return keys, np.ascontiguousarray(slots[:, :1])
 
 
 def index_beyond(keys, slots):
@@ -254,8 +252,6 @@ CONTRADICTIONS = {
     "one slot": slots_of_size(1),
     "as many slots as keys": slots_of_size(4),
     "slots no power of two": slots_of_size(12),
-    "slots with three columns": wide_slots,
-    "slots with one column": narrow_slots,
     "index beyond": index_beyond,
     "huge index": huge_index,
     "entry lost": entry_lost,
@@ -270,15 +266,15 @@ def test_contradictory_arrays_are_refused(kind):
     arrays = arrays_of(KeyTable.of(matrix([(0, 1), (2, 3), (4, 5), (6, 7)], 2)))
     arrays = CONTRADICTIONS[kind](*arrays) or arrays
     with pytest.raises(ValueError):
-        KeyTable.frozen(*arrays, 10)
+        frozen_table(*arrays, 10)
 
 
 INTERN_INTO_FROZEN = """
 import numpy as np
 from crftool.kernels.keys import KeyTable
-keys = np.arange(8, dtype=np.int32).reshape(8, 1)
-slots = np.frombuffer(KeyTable.of(keys).arrays()[1], np.uint32).reshape(-1, 2)
-frozen = KeyTable.frozen(keys, slots, 8)
+keys = np.arange(8, dtype=np.int32)
+slots = np.frombuffer(KeyTable.of(keys.reshape(8, 1)).arrays()[1], np.uint32)
+frozen = KeyTable.frozen(keys, slots, 8, 1, 8)
 for i in range(8, 500):
     try:
         frozen.intern_rows(np.array([[i]], np.int32), np.empty(1, np.int32))

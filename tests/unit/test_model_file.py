@@ -27,7 +27,7 @@ from test_observations import (
 )
 
 import crftool
-from crftool.corpus.reader import read_tokens
+from crftool.corpus.tokens import read_tokens
 from crftool.errors import CrftoolError, ModelError
 from crftool.files import check_writable, write_atomically
 from crftool.kernels.pool import Pool
@@ -483,7 +483,7 @@ def test_tables_over_full_empty_or_pointing_outside(model, name, fill):
 
 TAG_A_MODEL = """
 import sys
-from crftool.corpus.reader import read_tokens
+from crftool.corpus.tokens import read_tokens
 from crftool.errors import ModelError
 from crftool.kernels.pool import Pool
 from crftool.model import Model

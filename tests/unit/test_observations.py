@@ -16,7 +16,7 @@ from crftool.corpus import dataset as dataset_module
 from crftool.corpus import values as values_module
 from crftool.corpus.dataset import UNKNOWN_LABEL, FeatureSpace, read_labelled_data, read_training_data
 from crftool.corpus.observations import NONE
-from crftool.corpus.reader import read_tokens
+from crftool.corpus.tokens import read_tokens
 from crftool.corpus.template import Template
 from crftool.errors import DataError
 

@@ -13,7 +13,8 @@ import threading
 import numpy as np
 import pytest
 
-from crftool.corpus.reader import Block, Tokens, display_name, read_blocks, read_bytes, read_tokens
+from crftool.corpus.reader import Block, display_name, read_blocks, read_bytes
+from crftool.corpus.tokens import Tokens, read_tokens
 from crftool.errors import DataError
 from crftool.kernels import scan
 from crftool.kernels.strings import StringTable
