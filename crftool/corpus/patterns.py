@@ -8,15 +8,17 @@ r"""The small pattern language of %t and %m, as Wapiti has it, on characters ins
     item?        the item or nothing, the item if that will do
     ^ first, $ last: start and end of the value
 
-Everything else stands for itself. Patterns run once per distinct value, so plain backtracking will do.
+Everything else stands for itself. Patterns run once per distinct value. Those without letter classes are
+handed to `re`, which means the same by them and is faster; the others are matched here, by backtracking.
 """
 
+import re
 import unicodedata
 
 CLASSES = {
-    "d": str.isdigit,
+    "d": str.isdecimal,
     "a": str.isalpha,
-    "w": lambda c: c.isalpha() or c.isdigit(),
+    "w": lambda c: c.isalpha() or c.isdecimal(),
     "l": lambda c: c.isalpha() and c.islower(),
     "u": lambda c: c.isalpha() and c.isupper(),
     "s": str.isspace,
@@ -24,6 +26,8 @@ CLASSES = {
 }
 # Special in most regular expressions, ordinary here: worth a word to whoever expects the former.
 USUAL_SPECIALS = "[](){}|+"
+IN_RE = {"d": r"\d", "D": r"\D", "s": r"\s", "S": r"\S"}           # classes that `re` has too
+MAX_REPEATS = 8                      # with more, the backtracking of `re` might explode
 MAX_ITEMS = 200                      # a bound for the depth of backtracking
 
 
@@ -40,7 +44,12 @@ class Pattern:
         self._from_start = text.startswith("^")
         self._to_end = False
         self._items = []             # (test of one character, "" or "*" or "?")
+        self._in_re = []             # the same for `re`; None: it cannot say it
         self._parse(text[1:] if self._from_start else text)
+        self._re = None
+        if None not in self._in_re and sum(repeat != "" for _, repeat in self._items) <= MAX_REPEATS:
+            self._re = re.compile((r"\A" if self._from_start else "") + "".join(self._in_re)
+                                  + (r"\Z" if self._to_end else ""), re.DOTALL)
 
     def _parse(self, text):
         i = 0
@@ -54,15 +63,18 @@ class Pattern:
                 if i + 1 == len(text):
                     raise PatternSyntaxError("a backslash at the end")
                 test = self._escape(text[i + 1])
+                known = IN_RE.get(text[i + 1], None if text[i + 1].lower() in CLASSES else re.escape(text[i + 1]))
                 i += 2
             else:
                 if text[i] in USUAL_SPECIALS:
                     self.surprises.append(text[i])
                 test = (lambda c: True) if text[i] == "." else text[i].__eq__
+                known = "." if text[i] == "." else re.escape(text[i])
                 i += 1
             repeat = text[i] if i < len(text) and text[i] in "*?" else ""
             i += len(repeat)
             self._items.append((test, repeat))
+            self._in_re.append(known and known + {"*": "*?", "?": "?", "": ""}[repeat])
             if len(self._items) > MAX_ITEMS:
                 raise PatternSyntaxError(f"more than {MAX_ITEMS} items")
 
@@ -99,6 +111,12 @@ class Pattern:
 
     def search(self, text):
         """The leftmost match, or None."""
+        if self._re is not None:
+            found = self._re.search(text)
+            return found and found[0]
+        return self._search(text)
+
+    def _search(self, text):
         known = {}
         for start in range(1 if self._from_start else len(text) + 1):
             end = self._match(0, text, start, known)

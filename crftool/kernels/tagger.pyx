@@ -26,6 +26,7 @@ cdef enum:
     KNOWN = 1                    # of the values of an observation: the model has all of them
     RISKY = 2                    # their text might be split into fields in another way
     MAX_WIDTH = 64
+    NOT_RUN = -2
     CACHE = 1 << 26              # bytes of transition blocks that a workspace keeps
 
 
@@ -109,13 +110,21 @@ cdef class Workspace:
     cdef char* text              # one observation spelt out
     cdef int64_t text_capacity
     cdef readonly StringTable overlay    # values that the model does not know; None without macros
-    cdef list derived            # per source: bytearray of int32 by value id, -1 = not yet
+    cdef int64_t sources
+    cdef int32_t** derived       # [sources][derived_size]  what the macro makes of each value; NOT_RUN, or its id
+    cdef int64_t* derived_size   # [sources]
     cdef KeyTable combinations   # rows of the B lines -> transition
     cdef double* lam             # [combinations][Y][Y], then begin rows
     cdef int64_t lam_capacity
     cdef object error
 
-    def __cinit__(self):
+    def __cinit__(self, int64_t sources=0):
+        self.sources = 0
+        self.derived = <int32_t**> calloc(sources + 1, sizeof(int32_t*))
+        self.derived_size = <int64_t*> calloc(sources + 1, sizeof(int64_t))
+        if self.derived == NULL or self.derived_size == NULL:
+            raise MemoryError
+        self.sources = sources
         self.capacity = self.out_size = self.out_capacity = self.text_capacity = self.lam_capacity = 0
         self.error = None
 
@@ -135,6 +144,32 @@ cdef class Workspace:
         free(self.out)
         free(self.text)
         free(self.lam)
+        self.forget()
+        free(self.derived)
+        free(self.derived_size)
+
+    cdef void forget(self) noexcept:
+        """Drop what the macros have made of values."""
+        cdef int64_t s
+        for s in range(self.sources):
+            free(self.derived[s])
+            self.derived[s], self.derived_size[s] = NULL, 0
+
+    cdef bint remember(self, int64_t s, int64_t index, int32_t made) noexcept:
+        """Note what the macro of source s makes of a value."""
+        cdef int64_t size = self.derived_size[s]
+        cdef void* moved
+        if index >= size:
+            size = 2 * index + 64
+            moved = realloc(self.derived[s], size * sizeof(int32_t))
+            if moved == NULL:
+                return False
+            self.derived[s] = <int32_t*> moved
+            while self.derived_size[s] < size:
+                self.derived[s][self.derived_size[s]] = NOT_RUN
+                self.derived_size[s] += 1
+        self.derived[s][index] = made
+        return True
 
     cdef bint reserve(self, int64_t T, int64_t columns, int64_t sources, int64_t Y, int64_t lines,
                       int64_t widest) noexcept nogil:
@@ -193,11 +228,13 @@ cdef class Tagger:
 
     cdef readonly int64_t Y, sources, reach, needed
     cdef int64_t lines, widest   # the larger number of U or B lines; fields of the widest line
+    cdef public int64_t forget_after     # unknown values that a workspace keeps before it drops them
     cdef bint begin_label, derives
     cdef Kind unigrams, bigrams
     cdef StringTable values, unigram_texts, bigram_texts, padding_table
     cdef const int32_t[::1] unigram_text_rows, bigram_text_rows
-    cdef list source_columns, derivers
+    cdef list derivers           # per source: what runs its macro
+    cdef list made               # per source: {value: what its macro makes of it}, for all threads
     cdef int32_t* column_of      # [sources]
     cdef uint8_t* is_plain       # [sources]  %x: the column as it is
     cdef int32_t* before         # [sources][reach]  value ids of the padding
@@ -212,12 +249,14 @@ cdef class Tagger:
 
     def __cinit__(self, labels, StringTable values, sources, int64_t reach, int64_t needed, bint begin_label,
                   separators, unigrams, bigrams):
-        """`sources`: [(column, derive or None, paddings before, paddings after)], derive and the
-        paddings being bytes functions and lists; `unigrams`, `bigrams`: see _kind."""
+        """`sources`: [(column, derive or None, paddings before, paddings after)], derive and the paddings
+        being bytes functions and lists, quickest if those of a column follow each other; `unigrams`,
+        `bigrams`: see _kind."""
         cdef int i, d
         self.Y, self.sources, self.reach, self.needed = len(labels), len(sources), reach, needed
-        self.values, self.begin_label = values, begin_label
+        self.values, self.begin_label, self.forget_after = values, begin_label, 1000000
         self.derivers = [source[1] for source in sources]
+        self.made = [{} for _ in sources]
         self.derives = any(derive is not None for derive in self.derivers)
         self.column_of = <int32_t*> calloc(self.sources + 1, sizeof(int32_t))
         self.is_plain = <uint8_t*> calloc(self.sources + 1, 1)
@@ -323,7 +362,7 @@ cdef class Tagger:
         free(self.label_size)
 
     def workspace(self):
-        cdef Workspace work = Workspace()
+        cdef Workspace work = Workspace(self.sources)
         work.combinations = KeyTable(self.bigrams.K)
         if self.derives:
             self._forget(work)
@@ -331,7 +370,7 @@ cdef class Tagger:
 
     cdef _forget(self, Workspace work):
         work.overlay = StringTable(self.values)
-        work.derived = [None if derive is None else bytearray() for derive in self.derivers]
+        work.forget()
 
     def tag(self, const unsigned char[::1] block, Workspace work, int64_t columns, bint labels_only):
         """(status, line, columns there, output) for whole sequences of `columns` columns each.
@@ -345,7 +384,7 @@ cdef class Tagger:
         cdef const char* found
         cdef int64_t end
         work.out_size = 0
-        if self.derives and len(work.overlay) - len(self.values) > 1000000:
+        if self.derives and len(work.overlay) - len(self.values) > self.forget_after:
             self._forget(work)                       # bounded memory, however many words come
         if columns < self.needed and size:
             return TOO_FEW, 0, columns, b""
@@ -425,48 +464,51 @@ cdef class Tagger:
 
     cdef int value_ids(self, const char* text, Workspace work, int64_t T, int64_t columns) noexcept nogil:
         """ids [T][sources], -1 for what the model does not know; and which tokens are risky to compare."""
-        cdef int64_t t, s, i, index
+        cdef int64_t t, s, i, index = -1, column
         cdef const int64_t* field
         cdef bint watch = self.unigrams.has_texts or self.bigrams.has_texts
         for t in range(T):
-            work.risky[t] = 0
-            for s in range(self.sources):
-                field = work.fields + (t * columns + self.column_of[s]) * 2
+            work.risky[t] = watch and self.derives   # rare: compare what macros give as text
+            column = -1
+            for s in range(self.sources):            # sources of one column follow each other
+                if self.column_of[s] != column:
+                    column = self.column_of[s]
+                    field = work.fields + (t * columns + column) * 2
+                    if self.derives:
+                        index = work.overlay.intern_bytes(text + field[0], field[1] - field[0])
+                        if index < 0:
+                            return NO_MEMORY
+                    else:
+                        index = self.values.find_bytes(text + field[0], field[1] - field[0])
+                    if watch:
+                        for i in range(field[0], field[1]):
+                            work.risky[t] |= self.separator[<unsigned char> text[i]]
                 if self.is_plain[s]:
-                    index = self.values.find_bytes(text + field[0], field[1] - field[0])
-                else:
-                    index = self.derived_id(text + field[0], field[1] - field[0], work, s)
-                    if index < -1:
+                    work.ids[t * self.sources + s] = <int32_t> index
+                    continue
+                if index >= work.derived_size[s] or work.derived[s][index] == NOT_RUN:
+                    if not self.derive(work, s, index):
                         return FAILED
-                work.ids[t * self.sources + s] = <int32_t> index
-                if watch:
-                    if not self.is_plain[s]:
-                        work.risky[t] = 1            # rare: compare what macros give as text
-                    for i in range(field[0], field[1]):
-                        work.risky[t] |= self.separator[<unsigned char> text[i]]
+                work.ids[t * self.sources + s] = work.derived[s][index]
         return GOOD
 
-    cdef int64_t derived_id(self, const char* value, int64_t length, Workspace work, int64_t s) noexcept nogil:
-        """The id of what a macro makes of a value; runs once per distinct value. -2: it failed."""
-        cdef int64_t index = work.overlay.intern_bytes(value, length)
-        if index < 0:
-            return -2
+    cdef bint derive(self, Workspace work, int64_t s, int64_t index) noexcept nogil:
+        """Run a macro on a value that this workspace has not seen; whatever thread has seen it, saves time."""
         with gil:
             try:
-                return self._derive(work, s, index)
+                value = work.overlay.text(index)
+                made = self.made[s].get(value)
+                if made is None:
+                    if len(self.made[s]) > self.forget_after:
+                        self.made[s].clear()
+                    made = self.made[s][value] = self.derivers[s](value)
+                made = work.overlay.intern(made)
+                if not work.remember(s, index, made):
+                    raise MemoryError
+                return True
             except Exception as error:
                 work.error = error
-                return -2
-
-    cdef int64_t _derive(self, Workspace work, int64_t s, int64_t index) except -3:
-        cdef bytearray known = work.derived[s]
-        cdef int32_t* ids
-        if len(known) <= index * 4:
-            known.extend(b"\xfe\xff\xff\xff" * (index + 1024 - len(known) // 4))       # -2: not yet run
-        ids = <int32_t*> <char*> known
-        if ids[index] == -2:
-            ids[index] = <int32_t> work.overlay.intern(self.derivers[s](work.overlay.text(index)))
-        return ids[index]
+                return False
 
     # Scores -------------------------------------------------------------------------------------------------
 

@@ -99,17 +99,19 @@ class MappedModel:
         """A kernels.tagger.Tagger on this memory."""
         from crftool.kernels.tagger import Tagger
         reach = range(self.template.reach)
+        order = sorted(range(len(self.template.sources)), key=lambda i: self.template.sources[i].column)
+        place = {old: new for new, old in enumerate(order)}
         sources = [(source.column, None if source.command == "x" else source.derive,
                     [source.padding(-d - 1) for d in reach], [source.padding(d + 1) for d in reach])
-                   for source in self.template.sources]
+                   for source in (self.template.sources[i] for i in order)]
         separators = set(self.unigrams.spelling.separators) | set(self.bigrams.spelling.separators)
         return Tagger(self.labels, self.values, sources, len(reach), self.template.columns, self.begin_label,
-                      separators, self._for_tagger(self.unigrams), self._for_tagger(self.bigrams))
+                      separators, self._for_tagger(self.unigrams, place), self._for_tagger(self.bigrams, place))
 
     @staticmethod
-    def _for_tagger(kind):
+    def _for_tagger(kind, place):
         lines = [(table, kind.spelling.always_ambiguous[table], line.literals,
-                  [(field.source, field.row, field.absolute) for field in line.fields])
+                  [(place[field.source], field.row, field.absolute) for field in line.fields])
                  for line, table in zip(kind.lines, kind.spelling.table_of)]
         return {"lines": lines, **{name: getattr(kind, name) for name in (
             "width", "tables", "rows", "texts", "text_rows", "dense", "bounds", "columns", "values")}}
