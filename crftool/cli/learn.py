@@ -8,7 +8,7 @@ import click
 
 from crftool.cli.options import (chosen_inference, constrain_option, inference_options, make_pool, parse_size,
                                  read_config, threads_option)
-from crftool.cli.progress import Progress, duration, graceful_interrupts, say
+from crftool.cli.progress import Progress, graceful_interrupts, reading_bar, say
 from crftool.errors import CrftoolError
 
 # CRF++'s names for what the penalties say here.
@@ -172,9 +172,10 @@ class Job:
         name = default_trainer(penalty) if settings.algorithm == "auto" else settings.algorithm
         trainer = TRAINERS[name]
         initial = Model.load(settings.init) if settings.init else None
-        encoder, dataset = read_training_data(
-            self.train, template, settings.begin_label, settings.min_count,
-            initial.labels if initial else ())
+        with reading_bar(self.train, self.quiet) as watch:
+            encoder, dataset = read_training_data(
+                self.train, template, settings.begin_label, settings.min_count,
+                initial.labels if initial else (), watch)
         if len(encoder.labels) < 2:
             raise CrftoolError(f"{self.train}: only one label, '{encoder.labels[0].decode('utf-8', 'replace')}'; "
                                "the last column must hold at least two")

@@ -5,6 +5,7 @@ All of it goes to standard error.
 
 import json
 import math
+import os
 import signal
 import sys
 import time
@@ -13,6 +14,9 @@ from contextlib import contextmanager
 import click
 
 from crftool import STARTED
+
+
+LONG_FILE = 20 << 20                 # bytes beyond which reading shows a bar
 
 
 def say(text):
@@ -87,6 +91,18 @@ class Progress:
     def close(self):
         if self._bar is not None:
             self._bar.close()
+
+
+@contextmanager
+def reading_bar(path, quiet):
+    """A function to tell of bytes read: a bar on a terminal for long plain files, else nothing."""
+    size = os.path.getsize(path) if os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz")) else 0
+    if quiet or size < LONG_FILE or not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+    with tqdm(total=size, unit="B", unit_scale=True, desc=os.path.basename(path), file=sys.stderr, leave=False) as bar:
+        yield bar.update
 
 
 @contextmanager

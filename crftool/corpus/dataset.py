@@ -130,16 +130,17 @@ class Encoder:
         return census
 
 
-def read_training_data(path, template, begin_label=False, min_count=1, more_labels=()):
+def read_training_data(path, template, begin_label=False, min_count=1, more_labels=(), watch=None):
     """(Encoder, Dataset) of a training file.
 
-    `more_labels`: labels that the model shall know although the file may lack them.
+    `more_labels`: labels that the model shall know although the file may lack them. `watch(n)` is called
+    when n more bytes have been read.
     """
     values = ValueIndex(template)
     unigrams, bigrams = Observations(template.unigrams), Observations(template.bigrams)
     label_table = StringTable()
     parts, N = [], 0
-    for tokens in read_tokens(path):
+    for tokens in read_tokens(path, watch=watch):
         if not parts:
             _check_training_columns(template, tokens)
         ids = values.ids(tokens)

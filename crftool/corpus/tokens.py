@@ -42,10 +42,12 @@ class Tokens:
         return ids
 
 
-def read_tokens(path, size=BLOCK_SIZE):
-    """The tokens of a file, block by block; an error names file and line."""
+def read_tokens(path, size=BLOCK_SIZE, watch=None):
+    """The tokens of a file, block by block; an error names file and line. `watch` hears of bytes read."""
     columns = 0
     for block in read_blocks(path, size):
+        if watch is not None:
+            watch(len(block.data))
         tokens = Tokens(block, columns)
         columns = tokens.columns
         if len(tokens):

@@ -19,11 +19,11 @@ class ValueIndex:
         """`known`: the frozen values of a model; others get ids beyond them."""
         self.sources = template.sources
         self._reach = template.reach
-        self._known = known
+        self.known = known
         self._start()
 
     def _start(self):
-        self.table = StringTable(self._known)
+        self.table = StringTable(self.known)
         self._derived = [np.empty(0, np.int32) for _ in self.sources]    # [values]  UNKNOWN = not yet run
         # [sources][reach]  ids of the padding at distance 1, 2, ... before and after a sequence
         shape = (len(self.sources), self._reach)
@@ -35,7 +35,7 @@ class ValueIndex:
 
     def ids(self, tokens):
         """Value ids [N][sources] of a block of tokens."""
-        if self._known is not None and len(self.table) - len(self._known) > FORGET_AFTER:
+        if self.known is not None and len(self.table) - len(self.known) > FORGET_AFTER:
             self._start()
         ids = np.empty((len(tokens), len(self.sources)), np.int32)
         columns = {}
