@@ -6,37 +6,54 @@ from crftool.corpus.reader import BLOCK_SIZE, first_token, no_token, read_blocks
 from crftool.corpus.template import check_columns
 
 MOST_LABELS = 256                    # beyond, the general path with its sparse transitions is the better one
+OUT_OF_RANGE = 5                     # status of the tagger: the scaled recursion refuses some scores
 WORTH_A_THREAD = 1 << 16             # bytes of a block below which another thread does not pay
 
 
-def tag_stream(mapped, paths, labels_only, threads, block_size=BLOCK_SIZE):
-    """Pieces of output, in the order of the input, each as soon as it can be."""
-    jobs = _jobs(mapped, paths, block_size)
+def tag_stream(mapped, paths, labels_only, threads, level=0, block_size=BLOCK_SIZE):
+    """Pieces of output, in the order of the input, each as soon as it can be; `level` as CRF++'s -v."""
+    jobs = _jobs(mapped, paths, labels_only, level, block_size)
     tagger = mapped.tagger()
     workspace = tagger.workspace()
     for job in jobs:
         if threads > 1 and len(job.block.data) >= WORTH_A_THREAD:
-            yield from _threaded(tagger, job, jobs, labels_only, threads)
+            yield from _threaded(tagger, job, jobs, threads)
             return
-        workspace, output = job.run(tagger, workspace, labels_only)
+        workspace, output = job.run(tagger, workspace)
         yield output
 
 
 class Job:
     """A block of whole sequences to be tagged."""
 
-    def __init__(self, block, columns):
-        self.block, self.columns = block, columns
+    def __init__(self, mapped, block, columns, labels_only, level):
+        self.mapped, self.block, self.columns = mapped, block, columns
+        self.labels_only, self.level = labels_only, level
 
-    def run(self, tagger, workspace, labels_only):
+    def run(self, tagger, workspace):
         """(the workspace to go on with, output)"""
-        status, line, there, output = tagger.tag(self.block.data, workspace, self.columns, labels_only)
+        status, line, there, output = tagger.tag(self.block.data, workspace, self.columns, self.labels_only, self.level)
+        if status == OUT_OF_RANGE:
+            return workspace, self._in_full()
         if status:
             raise uneven_columns(self.block.path, self.block.first_line + line, there, self.columns)
         return tagger.workspace() if tagger.too_many_transitions(workspace) else workspace, output
 
 
-def _jobs(mapped, paths, block_size):
+    def _in_full(self):
+        """The general path, for scores that need the log domain."""
+        from crftool.corpus.tokens import Tokens
+        from crftool.formats import WRITERS
+        from crftool.kernels.pool import Pool
+        from crftool.model.model import Model
+        from crftool.tagging import Request, tag_tokens
+
+        model = Model(self.mapped)
+        writer = WRITERS["labels" if self.labels_only else "conll"](model.labels, self.level)
+        return b"".join(tag_tokens(model, Tokens(self.block, self.columns), writer, Pool(), Request()))
+
+
+def _jobs(mapped, paths, labels_only, level, block_size):
     for path in paths:
         columns = 0
         for block in read_blocks(path, block_size):
@@ -45,12 +62,12 @@ def _jobs(mapped, paths, block_size):
                 if not columns:
                     continue
                 check_columns(mapped.template, path, line, columns)
-            yield Job(block, columns)
+            yield Job(mapped, block, columns, labels_only, level)
         if not columns and path != "-":
             raise no_token(path)
 
 
-def _threaded(tagger, first, jobs, labels_only, threads):
+def _threaded(tagger, first, jobs, threads):
     """Tag on `threads` threads while another reads. Results wait for their turn; nothing that is ready waits
     for more input."""
     import queue
@@ -73,7 +90,7 @@ def _threaded(tagger, first, jobs, labels_only, threads):
     def work(job):
         workspace = workspaces.get()
         try:
-            workspace, output = job.run(tagger, workspace, labels_only)
+            workspace, output = job.run(tagger, workspace)
             return output
         finally:
             workspaces.put(workspace)

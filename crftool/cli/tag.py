@@ -65,10 +65,10 @@ def command(model, files, level, nbest, posterior, constrain, force_column, min_
     if output:
         check_writable(output)
     mapped, files = MappedModel.load(model), files or ("-",)
-    labels_alone = not (level or nbest or posterior or constrain or mapped.rules or min_confidence or phrase_confidence
-                        or force_column is not None or layout == "json" or inference != "auto")
-    if labels_alone and len(mapped.labels) <= MOST_LABELS:
-        pieces = tag_stream(mapped, files, layout == "labels", threads or available_cores())
+    compiled = not (nbest or posterior or constrain or mapped.rules or min_confidence or phrase_confidence
+                    or force_column is not None or layout == "json" or inference != "auto")
+    if compiled and len(mapped.labels) <= MOST_LABELS:
+        pieces = tag_stream(mapped, files, layout == "labels", threads or available_cores(), level)
     else:
         as_json = layout == "json" and level > 0 and not nbest
         pieces = _in_full(mapped, files, layout, level, constrain, threads, dict(

@@ -6,10 +6,13 @@ viterbi.pyx); only what needs less than it is done differently: the best predece
 on the best path alone.
 """
 
+from libc.math cimport exp
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
+from crftool.kernels.chain cimport Links, forward_backward
 from crftool.kernels.keys cimport KeyTable
 from crftool.kernels.strings cimport StringTable
 from crftool.kernels.vector cimport crf_operations, crf_prefetch, operations
@@ -23,6 +26,7 @@ cdef enum:
     TOO_FEW = 2                  # fewer columns than the template needs
     NO_MEMORY = 3
     FAILED = 4                   # a Python error in a macro
+    OUT_OF_RANGE = 5             # scores that the scaled recursion refuses
     KNOWN = 1                    # of the values of an observation: the model has all of them
     RISKY = 2                    # their text might be split into fields in another way
     MAX_WIDTH = 64
@@ -89,6 +93,12 @@ cdef inline void add_row(const Kind* kind, int64_t row, double* out) noexcept no
             out[kind.columns[j]] += kind.values[j]
 
 
+cdef inline char* write_probability(char* out, double p) noexcept nogil:
+    """Append `/p` with six decimals."""
+    out[0] = 47
+    return out + 1 + snprintf(out + 1, 15, b"%f", p)
+
+
 cdef class Workspace:
     """What one thread needs while it tags. Grows as sequences demand."""
 
@@ -110,6 +120,7 @@ cdef class Workspace:
     cdef char* text              # one observation spelt out
     cdef int64_t text_capacity
     cdef readonly StringTable overlay    # values that the model does not know; None without macros
+    cdef int level               # 0 labels, 1 probabilities, 2 those of all labels
     cdef int64_t sources
     cdef int32_t** derived       # [sources][derived_size]  what the macro makes of each value; NOT_RUN, or its id
     cdef int64_t* derived_size   # [sources]
@@ -117,6 +128,16 @@ cdef class Workspace:
     cdef double* lam             # [combinations][Y][Y], then begin rows
     cdef int64_t lam_capacity
     cdef object error
+    # For probabilities: messages of a sequence, and the exponentiated transitions
+    cdef double* u               # [T][Y]
+    cdef double* alpha           # [T][Y]
+    cdef double* p               # [T][Y]
+    cdef double* work            # [T + 4 P]
+    cdef double* psi             # [combinations][Y][P]
+    cdef double* psi_t           # [combinations][Y][P]
+    cdef double* shift           # [combinations]
+    cdef int32_t* slot           # [combinations]
+    cdef Links links
 
     def __cinit__(self, int64_t sources=0):
         self.sources = 0
@@ -144,6 +165,14 @@ cdef class Workspace:
         free(self.out)
         free(self.text)
         free(self.lam)
+        free(self.u)
+        free(self.alpha)
+        free(self.p)
+        free(self.work)
+        free(self.psi)
+        free(self.psi_t)
+        free(self.shift)
+        free(self.slot)
         self.forget()
         free(self.derived)
         free(self.derived_size)
@@ -204,6 +233,17 @@ cdef class Workspace:
         if (self.keys == NULL or self.state == NULL or self.hashes == NULL or self.rows == NULL
                 or self.ids == NULL or self.risky == NULL or self.transition == NULL or self.mu == NULL
                 or self.delta == NULL or self.best == NULL or self.labels == NULL):
+            self.capacity = 0
+            return False
+        free(self.u)
+        free(self.alpha)
+        free(self.p)
+        free(self.work)
+        self.u = <double*> malloc(capacity * Y * sizeof(double))
+        self.alpha = <double*> malloc(capacity * Y * sizeof(double))
+        self.p = <double*> malloc(capacity * Y * sizeof(double))
+        self.work = <double*> malloc((capacity + 4 * Y + 32) * sizeof(double))
+        if self.u == NULL or self.alpha == NULL or self.p == NULL or self.work == NULL:
             self.capacity = 0
             return False
         self.capacity = capacity
@@ -372,11 +412,12 @@ cdef class Tagger:
         work.overlay = StringTable(self.values)
         work.forget()
 
-    def tag(self, const unsigned char[::1] block, Workspace work, int64_t columns, bint labels_only):
+    def tag(self, const unsigned char[::1] block, Workspace work, int64_t columns, bint labels_only, int level=0):
         """(status, line, columns there, output) for whole sequences of `columns` columns each.
 
-        Status 0 is good; else `line`, from 0, is at fault: 1 has another number of columns, 2 fewer than
-        the template needs.
+        `level`: 0 labels, 1 their probabilities too, 2 those of all labels, in CRF++'s layout. Status 0 is
+        good; else `line`, from 0, is at fault: 1 has another number of columns, 2 fewer than the template
+        needs; 5: the scores of some sequence need the log domain.
         """
         cdef int64_t size = block.shape[0], start = 0, stop, i, T = 0, n, line = 0, there = 0
         cdef int status = GOOD
@@ -388,6 +429,7 @@ cdef class Tagger:
             self._forget(work)                       # bounded memory, however many words come
         if columns < self.needed and size:
             return TOO_FEW, 0, columns, b""
+        work.level = level
         with nogil:
             while start < size and status == GOOD:
                 found = <const char*> memchr(text + start, 10, size - start)
@@ -441,9 +483,14 @@ cdef class Tagger:
         if status != GOOD:
             return status
         self.viterbi(work, T)
+        if work.level > 0:
+            status = self.probabilities(work, T)
+            if status != GOOD:
+                return status
         for t in range(T):
             field = work.fields + t * columns * 2
-            if not work.room(field[2 * columns - 1] - field[0] + columns + self.label_size[work.labels[t]] + 2):
+            if not work.room(field[2 * columns - 1] - field[0] + columns + self.label_size[work.labels[t]] + 2
+                             + self.room_for_probabilities(work.level)):
                 return NO_MEMORY
             out = work.out + work.out_size
             if not labels_only:
@@ -454,11 +501,63 @@ cdef class Tagger:
                     out += 1
             memcpy(out, self.label_text[work.labels[t]], self.label_size[work.labels[t]])
             out += self.label_size[work.labels[t]]
+            if work.level > 0:
+                out = write_probability(out, work.p[t * self.Y + work.labels[t]])
+            if work.level > 1:
+                for k in range(self.Y):
+                    out[0] = 9
+                    memcpy(out + 1, self.label_text[k], self.label_size[k])
+                    out = write_probability(out + 1 + self.label_size[k], work.p[t * self.Y + k])
             out[0] = 10
             work.out_size = out + 1 - work.out
         work.out[work.out_size] = 10                 # `room` left a byte for it
         work.out_size += 1
         return GOOD
+
+    cdef int64_t room_for_probabilities(self, int level) noexcept nogil:
+        """Bytes that the probabilities of one token may take."""
+        cdef int64_t k, size = 16 if level > 0 else 0
+        if level > 1:
+            for k in range(self.Y):
+                size += self.label_size[k] + 16
+        return size
+
+    cdef int probabilities(self, Workspace work, int64_t T) noexcept nogil:
+        """p [T][Y], and the line `# P` with the probability of the best path."""
+        cdef int64_t Y = self.Y
+        cdef double log_z, score = work.delta[(T - 1) * Y + work.labels[T - 1]]
+        memcpy(work.u, work.mu, T * Y * sizeof(double))
+        if self.begin_label:
+            operations().add(Y, work.lam + work.transition[0] * self.bigrams.width + Y * Y, work.u)
+        work.links.Y, work.links.P, work.links.stride = Y, (Y + 7) / 8 * 8, self.bigrams.width
+        work.links.slot, work.links.lam, work.links.shift = work.slot, work.lam, work.shift
+        work.links.psi, work.links.psi_t = work.psi, work.psi_t
+        log_z = forward_backward(&work.links, T, work.transition, work.u, work.alpha, work.p, work.work)
+        if log_z != log_z:
+            return OUT_OF_RANGE
+        if not work.room(24):
+            return NO_MEMORY
+        work.out_size += snprintf(work.out + work.out_size, 24, b"# %f\n", exp(score - log_z))
+        return GOOD
+
+    cdef bint exponentiate(self, Workspace work, int64_t c) noexcept nogil:
+        """psi of a new transition; as chain.exponentiate."""
+        cdef const crf_operations* op = operations()
+        cdef int64_t Y = self.Y, P = (Y + 7) / 8 * 8, i, j
+        cdef const double* lam = work.lam + c * self.bigrams.width
+        cdef double* psi = work.psi + c * Y * P
+        cdef double* psi_t = work.psi_t + c * Y * P
+        work.slot[c] = <int32_t> c
+        work.shift[c] = op.maximum(Y * Y, lam)
+        if work.shift[c] - op.minimum(Y * Y, lam) > 350.0:
+            work.links.wide = True                   # chain.pyx says why
+        memset(psi, 0, Y * P * sizeof(double))
+        memset(psi_t, 0, Y * P * sizeof(double))
+        for i in range(Y):
+            op.exp_shifted(Y, lam + i * Y, work.shift[c], psi + i * P)
+            for j in range(Y):
+                psi_t[j * P + i] = psi[i * P + j]
+        return True
 
     # Values -------------------------------------------------------------------------------------------------
 
@@ -658,11 +757,35 @@ cdef class Tagger:
             if moved == NULL:
                 return -1
             work.lam, work.lam_capacity = <double*> moved, capacity
+            if not self.more_transitions(work, capacity):
+                return -1
         memset(work.lam + index * width, 0, width * sizeof(double))
         for k in range(self.bigrams.K):
             if rows[k] >= 0:
                 add_row(&self.bigrams, rows[k], work.lam + index * width)
+        self.exponentiate(work, index)
         return index
+
+    cdef bint more_transitions(self, Workspace work, int64_t capacity) noexcept nogil:
+        """Room for the exponentiated blocks of so many transitions."""
+        cdef int64_t size = capacity * self.Y * ((self.Y + 7) / 8 * 8) * sizeof(double)
+        cdef void* moved = realloc(work.psi, size)
+        if moved == NULL:
+            return False
+        work.psi = <double*> moved
+        moved = realloc(work.psi_t, size)
+        if moved == NULL:
+            return False
+        work.psi_t = <double*> moved
+        moved = realloc(work.shift, capacity * sizeof(double))
+        if moved == NULL:
+            return False
+        work.shift = <double*> moved
+        moved = realloc(work.slot, capacity * sizeof(int32_t))
+        if moved == NULL:
+            return False
+        work.slot = <int32_t*> moved
+        return True
 
     # Decoding -----------------------------------------------------------------------------------------------
 

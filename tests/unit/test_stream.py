@@ -46,9 +46,9 @@ def make_model(tmp_path, name, begin_label, density, seed):
     return MappedModel.load(str(tmp_path / "m"))
 
 
-def in_full(mapped, path, layout="conll"):
+def in_full(mapped, path, layout="conll", level=0):
     model = Model(mapped)
-    return b"".join(tag_files(model, [path], WRITERS[layout](model.labels), Pool()))
+    return b"".join(tag_files(model, [path], WRITERS[layout](model.labels, level), Pool()))
 
 
 def streamed(mapped, paths, threads=1, labels_only=False, **options):
@@ -64,6 +64,8 @@ def test_same_bytes_as_the_general_path(tmp_path, name, begin_label, density):
         test = str(tmp_path / "test")
         assert streamed(mapped, [test]) == in_full(mapped, test)
         assert streamed(mapped, [test], labels_only=True) == in_full(mapped, test, "labels")
+        for level in (1, 2):
+            assert streamed(mapped, [test], level=level) == in_full(mapped, test, level=level)
 
 
 @pytest.fixture
@@ -103,6 +105,16 @@ def test_what_came_before_an_error_is_printed_first(small, tmp_path, monkeypatch
             pieces.append(piece)
     assert str(caught.value).startswith(f"{tmp_path / 'bad'}:{good.count(b'%c' % 10) + 2}: 1 column where ")
     assert b"".join(pieces) == streamed(small, [str(tmp_path / "test")])
+
+
+def test_extreme_scores_go_through_the_log_domain(tmp_path):
+    make_model(tmp_path, "bigrams", True, 0.5, 4)
+    encoder, _ = read_training_data(str(tmp_path / "train"), Template(TEMPLATES["bigrams"]), True)
+    theta = np.random.default_rng(4).normal(0, 300, encoder.space.F)
+    Model.from_training(encoder, theta, {}).save(str(tmp_path / "m"))
+    mapped = MappedModel.load(str(tmp_path / "m"))
+    for level in (0, 1, 2):
+        assert streamed(mapped, [str(tmp_path / "test")], level=level) == in_full(mapped, str(tmp_path / "test"), level=level)
 
 
 def test_one_enormous_sequence(small, tmp_path):
