@@ -34,6 +34,8 @@ wheel: build
 bench: build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[bench]'
 	$(BIN)/python benchmarks/gradient.py
+	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/tagging.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info crftool/kernels/*.c crftool/kernels/*.so

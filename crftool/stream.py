@@ -12,6 +12,8 @@ WORTH_A_THREAD = 1 << 16             # bytes of a block below which another thre
 
 def tag_stream(mapped, paths, labels_only, threads, level=0, block_size=BLOCK_SIZE):
     """Pieces of output, in the order of the input, each as soon as it can be; `level` as CRF++'s -v."""
+    if level > 1:
+        block_size = max(1, block_size // 8)         # the output is many times larger than the input
     jobs = _jobs(mapped, paths, labels_only, level, block_size)
     tagger = mapped.tagger()
     workspace = tagger.workspace()

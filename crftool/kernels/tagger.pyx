@@ -94,9 +94,19 @@ cdef inline void add_row(const Kind* kind, int64_t row, double* out) noexcept no
 
 
 cdef inline char* write_probability(char* out, double p) noexcept nogil:
-    """Append `/p` with six decimals."""
+    """Append `/p` with six decimals, as printf rounds them; printf itself is only asked near a tie."""
+    cdef double scaled = p * 1e6
+    cdef int64_t n = <int64_t> scaled, k
+    cdef double rest = scaled - <double> n
     out[0] = 47
-    return out + 1 + snprintf(out + 1, 15, b"%f", p)
+    if not 0.0 <= p <= 1.0 or 0.4999 < rest < 0.5001:
+        return out + 1 + snprintf(out + 1, 15, b"%f", p)
+    n += rest > 0.5
+    out[1], out[2] = 49 if n >= 1000000 else 48, 46
+    for k in range(8, 2, -1):
+        out[k] = <char> (48 + n % 10)
+        n = n / 10
+    return out + 9
 
 
 cdef class Workspace:
