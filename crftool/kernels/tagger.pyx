@@ -16,6 +16,7 @@ from crftool.kernels.chain cimport Links, forward_backward
 from crftool.kernels.keys cimport KeyTable
 from crftool.kernels.strings cimport StringTable
 from crftool.kernels.vector cimport crf_operations, crf_prefetch, operations
+from crftool.kernels.workspace cimport NOT_RUN, Workspace
 
 cdef extern from "hashing.h":
     uint64_t crf_hash_ids(const int32_t* ids, int width) noexcept nogil
@@ -30,7 +31,6 @@ cdef enum:
     KNOWN = 1                    # of the values of an observation: the model has all of them
     RISKY = 2                    # their text might be split into fields in another way
     MAX_WIDTH = 64
-    NOT_RUN = -2
     CACHE = 1 << 26              # bytes of transition blocks that a workspace keeps
 
 
@@ -107,170 +107,6 @@ cdef inline char* write_probability(char* out, double p) noexcept nogil:
         out[k] = <char> (48 + n % 10)
         n = n / 10
     return out + 9
-
-
-cdef class Workspace:
-    """What one thread needs while it tags. Grows as sequences demand."""
-
-    cdef int64_t capacity        # tokens
-    cdef int64_t* fields         # [T][columns][2]
-    cdef int32_t* ids            # [T][sources]
-    cdef uint8_t* risky          # [T]  holds a byte that separates fields in some template
-    cdef int32_t* transition     # [T]
-    cdef int32_t* keys           # [T][widest line]  of one template line
-    cdef uint8_t* state          # [T]  KNOWN, RISKY
-    cdef uint64_t* hashes        # [T]
-    cdef int32_t* rows           # [T][lines]
-    cdef double* mu              # [T][Y]
-    cdef double* delta           # [T][Y]  best score of a path to each label
-    cdef double* best            # [T][Y]  the same without mu[t]
-    cdef int32_t* labels         # [T]
-    cdef char* out
-    cdef int64_t out_size, out_capacity
-    cdef char* text              # one observation spelt out
-    cdef int64_t text_capacity
-    cdef readonly StringTable overlay    # values that the model does not know; None without macros
-    cdef int level               # 0 labels, 1 probabilities, 2 those of all labels
-    cdef int64_t sources
-    cdef int32_t** derived       # [sources][derived_size]  what the macro makes of each value; NOT_RUN, or its id
-    cdef int64_t* derived_size   # [sources]
-    cdef KeyTable combinations   # rows of the B lines -> transition
-    cdef double* lam             # [combinations][Y][Y], then begin rows
-    cdef int64_t lam_capacity
-    cdef object error
-    # For probabilities: messages of a sequence, and the exponentiated transitions
-    cdef double* u               # [T][Y]
-    cdef double* alpha           # [T][Y]
-    cdef double* p               # [T][Y]
-    cdef double* work            # [T + 4 P]
-    cdef double* psi             # [combinations][Y][P]
-    cdef double* psi_t           # [combinations][Y][P]
-    cdef double* shift           # [combinations]
-    cdef int32_t* slot           # [combinations]
-    cdef Links links
-
-    def __cinit__(self, int64_t sources=0):
-        self.sources = 0
-        self.derived = <int32_t**> calloc(sources + 1, sizeof(int32_t*))
-        self.derived_size = <int64_t*> calloc(sources + 1, sizeof(int64_t))
-        if self.derived == NULL or self.derived_size == NULL:
-            raise MemoryError
-        self.sources = sources
-        self.capacity = self.out_size = self.out_capacity = self.text_capacity = self.lam_capacity = 0
-        self.error = None
-
-    def __dealloc__(self):
-        free(self.fields)
-        free(self.ids)
-        free(self.risky)
-        free(self.transition)
-        free(self.keys)
-        free(self.state)
-        free(self.hashes)
-        free(self.rows)
-        free(self.mu)
-        free(self.delta)
-        free(self.best)
-        free(self.labels)
-        free(self.out)
-        free(self.text)
-        free(self.lam)
-        free(self.u)
-        free(self.alpha)
-        free(self.p)
-        free(self.work)
-        free(self.psi)
-        free(self.psi_t)
-        free(self.shift)
-        free(self.slot)
-        self.forget()
-        free(self.derived)
-        free(self.derived_size)
-
-    cdef void forget(self) noexcept:
-        """Drop what the macros have made of values."""
-        cdef int64_t s
-        for s in range(self.sources):
-            free(self.derived[s])
-            self.derived[s], self.derived_size[s] = NULL, 0
-
-    cdef bint remember(self, int64_t s, int64_t index, int32_t made) noexcept:
-        """Note what the macro of source s makes of a value."""
-        cdef int64_t size = self.derived_size[s]
-        cdef void* moved
-        if index >= size:
-            size = 2 * index + 64
-            moved = realloc(self.derived[s], size * sizeof(int32_t))
-            if moved == NULL:
-                return False
-            self.derived[s] = <int32_t*> moved
-            while self.derived_size[s] < size:
-                self.derived[s][self.derived_size[s]] = NOT_RUN
-                self.derived_size[s] += 1
-        self.derived[s][index] = made
-        return True
-
-    cdef bint reserve(self, int64_t T, int64_t columns, int64_t sources, int64_t Y, int64_t lines,
-                      int64_t widest) noexcept nogil:
-        """Room for T tokens. Fields are kept, the rest is scratch."""
-        cdef int64_t capacity = 2 * T + 64
-        cdef void* moved = realloc(self.fields, capacity * columns * 2 * sizeof(int64_t))
-        if moved == NULL:
-            return False
-        self.fields = <int64_t*> moved
-        free(self.ids)
-        free(self.risky)
-        free(self.transition)
-        free(self.keys)
-        free(self.state)
-        free(self.hashes)
-        free(self.rows)
-        free(self.mu)
-        free(self.delta)
-        free(self.best)
-        free(self.labels)
-        self.keys = <int32_t*> malloc((capacity * widest + 1) * sizeof(int32_t))
-        self.state = <uint8_t*> malloc(capacity)
-        self.hashes = <uint64_t*> malloc(capacity * sizeof(uint64_t))
-        self.rows = <int32_t*> malloc((capacity * lines + 1) * sizeof(int32_t))
-        self.ids = <int32_t*> malloc((capacity * sources + 1) * sizeof(int32_t))
-        self.risky = <uint8_t*> malloc(capacity)
-        self.transition = <int32_t*> malloc(capacity * sizeof(int32_t))
-        self.mu = <double*> malloc(capacity * Y * sizeof(double))
-        self.delta = <double*> malloc(capacity * Y * sizeof(double))
-        self.best = <double*> malloc(capacity * Y * sizeof(double))
-        self.labels = <int32_t*> malloc(capacity * sizeof(int32_t))
-        if (self.keys == NULL or self.state == NULL or self.hashes == NULL or self.rows == NULL
-                or self.ids == NULL or self.risky == NULL or self.transition == NULL or self.mu == NULL
-                or self.delta == NULL or self.best == NULL or self.labels == NULL):
-            self.capacity = 0
-            return False
-        free(self.u)
-        free(self.alpha)
-        free(self.p)
-        free(self.work)
-        self.u = <double*> malloc(capacity * Y * sizeof(double))
-        self.alpha = <double*> malloc(capacity * Y * sizeof(double))
-        self.p = <double*> malloc(capacity * Y * sizeof(double))
-        self.work = <double*> malloc((capacity + 4 * Y + 32) * sizeof(double))
-        if self.u == NULL or self.alpha == NULL or self.p == NULL or self.work == NULL:
-            self.capacity = 0
-            return False
-        self.capacity = capacity
-        return True
-
-    cdef bint room(self, int64_t more) noexcept nogil:
-        """Room for more output."""
-        cdef int64_t capacity
-        cdef void* moved
-        if self.out_size + more <= self.out_capacity:
-            return True
-        capacity = 2 * (self.out_size + more)
-        moved = realloc(self.out, capacity)
-        if moved == NULL:
-            return False
-        self.out, self.out_capacity = <char*> moved, capacity
-        return True
 
 
 cdef class Tagger:
@@ -440,6 +276,8 @@ cdef class Tagger:
         if columns < self.needed and size:
             return TOO_FEW, 0, columns, b""
         work.level = level
+        if columns != work.columns:
+            work.capacity = 0                        # what it has room for are tokens of another width
         with nogil:
             while start < size and status == GOOD:
                 found = <const char*> memchr(text + start, 10, size - start)

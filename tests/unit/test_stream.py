@@ -94,6 +94,14 @@ def test_line_ends_compression_and_order_of_files(small, tmp_path, monkeypatch):
         assert out.startswith(plain + plain + b"a\tb\tc\td\te\t") and out.endswith(b"\n\n" + plain)
 
 
+def test_a_file_with_more_columns_after_one_with_fewer(small, tmp_path):
+    """The room of a workspace follows the number of columns."""
+    (tmp_path / "wide").write_bytes(b"".join(b"w%d a%s\n" % (i, b" c" * 40) for i in range(60)))
+    alone = streamed(small, [str(tmp_path / "wide")])
+    assert streamed(small, [str(tmp_path / "test"), str(tmp_path / "wide")]).endswith(alone)
+    assert alone.count(b"\tc") == 60 * 40
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_came_before_an_error_is_printed_first(small, tmp_path, monkeypatch, threads):
     monkeypatch.setattr(stream, "WORTH_A_THREAD", 1)
