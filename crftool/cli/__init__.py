@@ -32,9 +32,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx):
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
+            return super().invoke(ctx)
         except BrokenPipeError:                      # click itself would exit with 1
             raise PipeClosed from None
 
@@ -57,7 +55,8 @@ def main():
 
 def _drop_output():
     """Let Python's own flush at exit go nowhere, so that it does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run():

@@ -1,11 +1,10 @@
 """crftool eval"""
 
 import json
-import sys
 
 import click
 
-from crftool.cli.options import chosen_inference, inference_options, make_pool, threads_option
+from crftool.cli.options import chosen_inference, inference_options, make_pool, threads_option, write_output
 
 
 EXAMPLES = """\b
@@ -37,12 +36,12 @@ def command(file, model, as_json, verbose, inference, log_domain, threads):
     for gold, predicted, offsets, labels in _model_labels(file, model, mode, threads) if model else _column_labels(file):
         counts += score(gold, predicted, offsets, labels)
     if as_json:
-        click.echo(json.dumps(counts.to_dict()))
+        write_output(json.dumps(counts.to_dict()).encode() + b"\n")
         return
-    sys.stdout.buffer.write(counts.report())
+    write_output(counts.report())
     if verbose:
-        click.echo(f"sequences: {counts.sequences}; correct: {counts.correct_sequences}; "
-                   f"accuracy: {counts.sequence_accuracy:6.2f}%")
+        write_output(b"sequences: %d; correct: %d; accuracy: %6.2f%%\n"
+                     % (counts.sequences, counts.correct_sequences, counts.sequence_accuracy))
 
 
 def _column_labels(file):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 
 import click
 
@@ -44,6 +45,14 @@ def available_cores():
 def make_pool(threads):
     from crftool.kernels.pool import Pool
     return Pool(threads or available_cores())
+
+
+def write_output(data):
+    """Bytes to standard output, at once."""
+    if sys.stdout is None:
+        raise CrftoolError("<stdout>: standard output is closed; open it, or name a file")
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def parse_size(text):

@@ -1,12 +1,11 @@
 """crftool tag"""
 
 import os
-import sys
 
 import click
 
 from crftool.cli.options import (available_cores, chosen_inference, constrain_option, inference_options, make_pool,
-                                 threads_option)
+                                 threads_option, write_output)
 
 
 EXAMPLES = """\b
@@ -79,8 +78,7 @@ def command(model, files, level, nbest, posterior, constrain, force_column, min_
         write_atomically(output, pieces)
         return
     for piece in pieces:
-        sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+        write_output(piece)
 
 
 def _in_full(mapped, files, layout, level, constrain, threads, wishes):

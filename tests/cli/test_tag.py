@@ -3,6 +3,7 @@
 import gzip
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -256,3 +257,12 @@ def test_every_form_of_inference_prints_the_same(two_sentences, mode):
 
 def test_contradicting_inference(two_sentences):
     tag(two_sentences, "--log-domain", "--inference", "sparse", code=2)
+
+
+@pytest.mark.parametrize("closed, message", [("<&-", "<stdin>: standard input is closed; "),
+                                             (">&-", "<stdout>: standard output is closed; ")])
+def test_closed_streams(two_sentences, closed, message):
+    command = f"{sys.executable} -m crftool tag -m chunk.model {'train.txt' if closed[0] == '>' else ''} {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=two_sentences.path, env=two_sentences.environment(),
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1 and done.stderr.startswith(message)
