@@ -117,7 +117,7 @@ cdef class Tagger:
     cdef public int64_t forget_after     # unknown values that a workspace keeps before it drops them
     cdef bint begin_label, derives
     cdef Kind unigrams, bigrams
-    cdef StringTable values, unigram_texts, bigram_texts, padding_table
+    cdef StringTable values, unigram_texts, bigram_texts
     cdef const int32_t[::1] unigram_text_rows, bigram_text_rows
     cdef list derivers           # per source: what runs its macro
     cdef list made               # per source: {value: what its macro makes of it}, for all threads
