@@ -1,5 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
+cdef double SPREAD, CONSTRAINED_SPREAD       # see chain.pyx
+
 # The transitions of a chain, for the recursions; see chain.pyx for what is what.
 cdef struct Links:
     int64_t Y

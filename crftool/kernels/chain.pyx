@@ -30,8 +30,8 @@ cdef enum:
 # forbidden that argument fails, for a path may have nowhere else to go: there scores of one position and
 # weights of one transition may differ by CONSTRAINED_SPREAD, and forward scores must stay above TINY, from
 # where they cannot vanish in one step. What fails these tests is done in the log domain.
-cdef double SPREAD = 350.0
-cdef double CONSTRAINED_SPREAD = 150.0
+SPREAD = 350.0
+CONSTRAINED_SPREAD = 150.0
 cdef double TINY = 1e-170
 # A sparse sum that comes out smaller than this share of its terms is added up again pair by pair.
 cdef double CANCELLED = 1e-3

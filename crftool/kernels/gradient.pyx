@@ -18,6 +18,8 @@ from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
 cdef enum:
     GRAIN = 8                    # sequences that a thread takes at a time
+    AHEAD = 2                    # tokens whose rows are on their way from memory
+    HOT_BYTES = 1 << 18          # the most frequent rows, which come first, stay in the cache by themselves
 
 
 cdef inline bint beaten(int64_t Y, const double* p, int32_t label) noexcept nogil:
@@ -49,6 +51,9 @@ def losses(
     cdef const crf_operations* op = operations()
     cdef int64_t Y = mu_weights.shape[1], R = lam_weights.shape[1], K = unigrams.shape[1], Kb = bigrams.shape[1]
     cdef int64_t base = offsets[first_sequence], s, first, start, T, t, k, y, longest = 0, wrong
+    cdef int64_t end = offsets[last_sequence], hot = HOT_BYTES / (8 * Y)
+    cdef const int32_t* ids = &unigrams[0, 0] if unigrams.shape[0] * K else NULL
+    cdef const double* mu = &mu_weights[0, 0] if mu_weights.shape[0] else NULL
     cdef double gold
     cdef double* x
     cdef double* work
@@ -69,10 +74,7 @@ def losses(
                     continue
                 for t in range(start, start + T):
                     x = &v[t - base, 0]
-                    memset(x, 0, Y * sizeof(double))
-                    for k in range(K):
-                        if unigrams[t, k] >= 0:
-                            op.add(Y, &mu_weights[unigrams[t, k], 0], x)
+                    op.sum_rows(Y, K, ids + t * K, ids + (t + AHEAD) * K if t + AHEAD < end else NULL, hot, mu, x)
                     gold += x[labels[t]]
                     if t > start or R > Y:
                         y = labels[t - 1] if t > start else Y
@@ -176,10 +178,11 @@ def accumulate(
             if task >= lanes + G:
                 break
             if task >= lanes:
-                for t in range(base, end):
-                    for k in range(group_bounds[task - lanes], group_bounds[task - lanes + 1]):
-                        if unigrams[t, group_columns[k]] >= 0:
-                            op.add(Y, &residual[t - base, 0], &mu_grad[unigrams[t, group_columns[k]], 0])
+                k = group_bounds[task - lanes]
+                if mu_grad.shape[0]:
+                    op.add_to_rows(Y, end - base, unigrams.shape[1], &unigrams[base, 0],
+                                   group_bounds[task - lanes + 1] - k, &group_columns[k], HOT_BYTES / (8 * Y), 1.0,
+                                   &residual[0, 0], &mu_grad[0, 0])
                 continue
             low, high, copy = first_sequence, last_sequence, 0
             if by_sequence:

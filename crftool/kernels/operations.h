@@ -30,6 +30,14 @@ typedef struct {
     void (*add_outers)(int64_t, int64_t, int64_t, const double *const *, const double *const *, double *);
     void (*best_score)(int64_t, int64_t, const double *, const double *, double *);
     void (*best_predecessor)(int64_t, int64_t, const double *, const double *, double *, int32_t *);
+    void (*sum_rows)(int64_t, int64_t, const int32_t *, const int32_t *, int64_t, const double *, double *);
+    void (*add_to_rows)(int64_t, int64_t, int64_t, const int32_t *, int64_t, const int32_t *, int64_t, double,
+                        const double *, double *);
+    void (*three_dots)(int64_t, const float *, const double *, const double *, const double *, double *);
+    void (*add_scaled_single)(int64_t, double, const float *, double *);
+    double (*turn)(int64_t, const double *, const float *, const float *, float *, double *, double *, double *);
+    double (*largest)(int64_t, const double *);
+    void (*take_step)(int64_t, double, const double *, const double *, const float *, float *, float *, double *);
 } crf_operations;
 
 #endif

@@ -43,51 +43,58 @@ class Vectors:
         self.pool = pool
         self.chunks = max(1, -(-F // vector.CHUNK))
 
-    def _run(self, kernel, *arguments):
+    def run(self, kernel, *arguments):
+        """A kernel that works chunk after chunk."""
         self.pool.run(kernel, *arguments, tasks=self.chunks)
 
-    def _sums(self, kernel, *arguments, width=None):
+    def sums(self, kernel, *arguments, width=None):
+        """[chunks] or [chunks][width]  what such a kernel sums up"""
         sums = np.zeros(self.chunks if width is None else (self.chunks, width))
-        self._run(kernel, *arguments, sums)
+        self.run(kernel, *arguments, sums)
         return sums
 
     def dot(self, x, y):
         kernel = vector.dot_single if x.dtype == np.float32 else vector.dot
-        return math.fsum(self._sums(kernel, x, y))
+        return math.fsum(self.sums(kernel, x, y))
 
     def add_scaled(self, a, x, y, out):
         """out = a x + y"""
-        self._run(vector.add_scaled, a, x, y, out)
+        self.run(vector.add_scaled, a, x, y, out)
 
     def add_history(self, a, x, out):
         """out += a x, x a vector in single precision"""
-        self._run(vector.add_scaled_single, a, x, out)
+        self.run(vector.add_scaled_single, a, x, out)
 
     def scale(self, a, x):
-        self._run(vector.scale, a, x)
+        self.run(vector.scale, a, x)
 
     def store_difference(self, x, y, out):
         """out = x - y, out in single precision"""
-        self._run(vector.store_difference, x, y, out)
+        self.run(vector.store_difference, x, y, out)
 
     def dots_of_pair(self, s, y):
         """(s . y, y . y)"""
-        sums = self._sums(vector.dots_of_pair, s, y, width=2)
+        sums = self.sums(vector.dots_of_pair, s, y, width=2)
         return math.fsum(sums[:, 0]), math.fsum(sums[:, 1])
 
     def penalise(self, theta, rho2, grad):
-        """(|theta|_1, |theta|^2, non-zero weights); adds rho2 theta to grad."""
-        sums = self._sums(vector.penalise, theta, rho2, grad, width=3)
+        """(|theta|_1, |theta|^2, non-zero weights); sets grad = rho2 theta, the penalty's share of it."""
+        sums = self.sums(vector.penalise, theta, rho2, grad, width=3)
+        return math.fsum(sums[:, 0]), math.fsum(sums[:, 1]), int(sums[:, 2].sum())
+
+    def norms(self, theta):
+        """(|theta|_1, |theta|^2, non-zero weights)"""
+        sums = self.sums(vector.norms, theta, width=3)
         return math.fsum(sums[:, 0]), math.fsum(sums[:, 1]), int(sums[:, 2].sum())
 
     def pseudo_gradient(self, theta, grad, rho1, out):
         """(norm, largest entry) of the pseudo-gradient, which is written to `out`."""
-        sums = self._sums(vector.pseudo_gradient, theta, grad, rho1, out, width=2)
+        sums = self.sums(vector.pseudo_gradient, theta, grad, rho1, out, width=2)
         return math.sqrt(math.fsum(sums[:, 0])), float(sums[:, 1].max())
 
     def align(self, direction, pseudo_grad):
-        self._run(vector.align, direction, pseudo_grad)
+        self.run(vector.align, direction, pseudo_grad)
 
     def orthant_step(self, theta, step, direction, pseudo_grad, out):
         """pseudo-gradient . (out - theta), after a step that stays in the orthant of theta."""
-        return math.fsum(self._sums(vector.orthant_step, theta, step, direction, pseudo_grad, out))
+        return math.fsum(self.sums(vector.orthant_step, theta, step, direction, pseudo_grad, out))

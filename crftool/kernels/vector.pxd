@@ -17,5 +17,19 @@ cdef extern from "operations.h":
         void (*add_outers)(int64_t, int64_t, int64_t, const double**, const double**, double*) noexcept nogil
         void (*best_score)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
         void (*best_predecessor)(int64_t, int64_t, const double*, const double*, double*, int32_t*) noexcept nogil
+        void (*sum_rows)(int64_t, int64_t, const int32_t*, const int32_t*, int64_t, const double*,
+                         double*) noexcept nogil
+        void (*add_to_rows)(int64_t, int64_t, int64_t, const int32_t*, int64_t, const int32_t*, int64_t, double,
+                            const double*, double*) noexcept nogil
+        void (*three_dots)(int64_t, const float*, const double*, const double*, const double*, double*) noexcept nogil
+        void (*add_scaled_single)(int64_t, double, const float*, double*) noexcept nogil
+        double (*turn)(int64_t, const double*, const float*, const float*, float*, double*, double*,
+                       double*) noexcept nogil
+        double (*largest)(int64_t, const double*) noexcept nogil
+        void (*take_step)(int64_t, double, const double*, const double*, const float*, float*, float*,
+                          double*) noexcept nogil
 
+cdef enum:
+    CHUNK_SIZE = 16384           # weights in a chunk
+cdef int64_t next_chunk(int64_t n, int64_t* counter, int64_t* start) noexcept nogil
 cdef const crf_operations* operations() noexcept nogil

@@ -14,9 +14,7 @@ cdef extern from "vector.h":
     const crf_operations* crf_operations_chosen() nogil
     const crf_operations* crf_operations_named(const char* name) nogil
 
-cdef enum:
-    CHUNK_SIZE = 16384
-CHUNK = CHUNK_SIZE               # weights in a chunk
+CHUNK = CHUNK_SIZE
 
 cdef const crf_operations* chosen = crf_operations_chosen()
 if chosen == NULL:
@@ -47,7 +45,7 @@ def exp(const double[::1] x, double[::1] out, level=None):
         at.exp_shifted(x.shape[0], &x[0], 0.0, &out[0])
 
 
-cdef inline int64_t next_chunk(int64_t n, int64_t* counter, int64_t* start) noexcept nogil:
+cdef int64_t next_chunk(int64_t n, int64_t* counter, int64_t* start) noexcept nogil:
     """Length of the next chunk to work on, from `start`; 0 when all are taken."""
     start[0] = crf_next_task(counter) * CHUNK_SIZE
     return 0 if start[0] >= n else min(<int64_t> CHUNK_SIZE, n - start[0])
@@ -89,14 +87,13 @@ def add_scaled(double a, const double[::1] x, const double[::1] y, double[::1] o
 
 def add_scaled_single(double a, const float[::1] x, double[::1] out, int64_t[::1] counter):
     """out += a x, x in single precision"""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n
     with nogil:
         while True:
             n = next_chunk(x.shape[0], &counter[0], &start)
             if n == 0:
                 break
-            for i in range(start, start + n):
-                out[i] += a * <double> x[i]
+            chosen.add_scaled_single(n, a, &x[start], &out[start])
 
 
 def scale(double a, double[::1] x, int64_t[::1] counter):
@@ -141,7 +138,7 @@ def dots_of_pair(const float[::1] s, const float[::1] y, double[:, ::1] sums, in
 
 def penalise(
     const double[::1] theta, double rho2,
-    double[::1] grad,            # in: of the loss; out: of the smooth part, rho2 theta added
+    double[::1] grad,            # out: rho2 theta
     double[:, ::1] sums,         # out [chunks][3]: |theta|_1, |theta|^2, number of non-zero weights
     int64_t[::1] counter,
 ):
@@ -156,10 +153,28 @@ def penalise(
             l1, l2, active = 0.0, 0.0, 0
             for i in range(start, start + n):
                 x = theta[i]
-                grad[i] += rho2 * x
+                grad[i] = rho2 * x
                 l1 += fabs(x)
                 l2 += x * x
                 active += x != 0.0
+            i = start / CHUNK_SIZE
+            sums[i, 0], sums[i, 1], sums[i, 2] = l1, l2, <double> active
+
+
+def norms(const double[::1] theta, double[:, ::1] sums, int64_t[::1] counter):
+    """sums[chunk] = (|theta|_1, |theta|^2, number of non-zero weights)"""
+    cdef int64_t start = 0, n, i, active
+    cdef double l1, l2
+    with nogil:
+        while True:
+            n = next_chunk(theta.shape[0], &counter[0], &start)
+            if n == 0:
+                break
+            l1, l2, active = 0.0, 0.0, 0
+            for i in range(start, start + n):
+                l1 += fabs(theta[i])
+                l2 += theta[i] * theta[i]
+                active += theta[i] != 0.0
             i = start / CHUNK_SIZE
             sums[i, 0], sums[i, 1], sums[i, 2] = l1, l2, <double> active
 

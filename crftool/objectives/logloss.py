@@ -15,6 +15,7 @@ import numpy as np
 
 from crftool.kernels import gradient, scoring
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
+from crftool.objectives.stochastic import StochasticLoss
 
 BLOCK_TOKENS = 16_384
 LANES = 8                            # shares of the transition counts that may be added up at once
@@ -39,11 +40,12 @@ class LogLoss:
         self._errors = np.zeros(dataset.S, np.int64)
         self._lam = np.empty((C, R * Y))             # bigram scores of each transition
         self._psi = chain_memory(C, Y)               # exp of them, and transposed
-        groups = sorted(groups, key=len, reverse=True)                   # large tasks first
+        groups = self._bundle(groups, 2 * pool.threads)
         self._group_bounds = np.cumsum([0] + [len(group) for group in groups]).astype(np.int32)
         self._group_columns = np.array([k for group in groups for k in group], np.int32)
         self._observed_bigrams = self._count_bigrams()
-        self._barred = None if not observed_only else self._unobserved_weights()
+        # [F] bool  weights that must stay zero, or None
+        self.barred = None if not observed_only else self._unobserved_weights()
         self._candidates, self._pairs = self._candidate_pairs() if observed_only else (None, None)
         size = C * Y * Y if self._pairs is None else len(self._pairs)
         copies = LANES if 8 * LANES * (size + C * Y) <= LANE_COPY_LIMIT else 1
@@ -56,21 +58,28 @@ class LogLoss:
     @property
     def candidates(self):
         """How many weights may become non-zero."""
-        return self.F if self._barred is None else self.F - int(np.count_nonzero(self._barred))
+        return self.F if self.barred is None else self.F - int(np.count_nonzero(self.barred))
+
+    @property
+    def modes(self):
+        """Ways of inference to try in turn: logarithms where scores leave the range of scaled numbers."""
+        return ("auto", "log") if self.inference == "auto" else (self.inference,)
 
     def value_and_gradient(self, theta, grad):
         """The loss; its gradient goes to `grad`. NaN when scores leave the range of the recursion."""
-        mode = self.inference
-        value = self._evaluate(theta, grad, mode)
-        if math.isnan(value) and mode == "auto":
-            value = self._evaluate(theta, grad, "log")
+        for mode in self.modes:
+            grad[:] = 0.0
+            value = self.add_gradient(theta, grad, mode)
+            if not math.isnan(value):
+                break
         return value
 
-    def _evaluate(self, theta, grad, mode):
+    def add_gradient(self, theta, grad, mode):
+        """The loss; its gradient is added to `grad`, which is spoilt when the loss is NaN."""
         data = self.dataset
         mu, lam = self.space.split(theta)
         mu_grad, lam_grad = self.space.split(grad)
-        for array in (grad, self._expected, self._begin):
+        for array in (self._expected, self._begin):
             array[:] = 0.0
         pairs = None if mode == "log" else self._pairs
         expected = self._expected
@@ -78,10 +87,7 @@ class LogLoss:
             expected = np.zeros((len(expected), len(data.bigrams) * self.space.Y ** 2))
         chain = self._chain(lam, mode)
         for a, b in self._blocks:
-            self.pool.run(
-                gradient.losses, chain, mu, lam, data.unigrams, data.transition, data.bigrams, data.labels,
-                data.offsets, a, b, self._v, self._alpha, self._residual, self._loss, self._errors)
-            if not np.isfinite(self._loss[a:b]).all():
+            if not self._forward_backward(chain, mu, lam, a, b):
                 return math.nan
             self.pool.run(
                 gradient.accumulate, chain, data.unigrams, data.transition, data.offsets, a, b,
@@ -90,10 +96,56 @@ class LogLoss:
         gradient.add_expectations(chain, expected, self._begin, self._candidates, pairs, data.bigrams, lam_grad)
         where, counts = self._observed_bigrams
         lam_grad.reshape(-1)[where] -= counts
-        if self._barred is not None:
-            grad[self._barred] = 0.0
+        if self.barred is not None:
+            grad[self.barred] = 0.0
         self.token_errors = int(self._errors.sum())
         return math.fsum(self._loss)
+
+    def _forward_backward(self, chain, mu, lam, a, b):
+        """Messages, residuals and losses of the sequences a to b - 1; False when scores are out of range."""
+        data = self.dataset
+        self.pool.run(
+            gradient.losses, chain, mu, lam, data.unigrams, data.transition, data.bigrams, data.labels,
+            data.offsets, a, b, self._v, self._alpha, self._residual, self._loss, self._errors)
+        return bool(np.isfinite(self._loss[a:b]).all())
+
+    def curvature(self, theta, out):
+        """The diagonal of a matrix like the Hessian: sum over tokens of p (1 - p), p the probability of the
+        label or the label pair. (Dependence between positions is left out.) False if scores are out of range.
+        """
+        data, mode = self.dataset, "scaled" if self.inference == "log" else self.inference
+        mu, lam = self.space.split(theta)
+        mu_out, lam_out = self.space.split(out)
+        out[:] = 0.0
+        sums = [(np.zeros_like(self._expected), np.zeros_like(self._begin)) for _ in range(2)]
+        chain, nothing = self._chain(lam, mode), np.zeros(1, np.int32)
+        for a, b in self._blocks:
+            if not self._forward_backward(chain, mu, lam, a, b):
+                return False
+            n = int(data.offsets[b] - data.offsets[a])
+            r = np.abs(self._residual[:n])           # p, or 1 - p where the label is the right one
+            np.multiply(r, 1.0 - r, out=self._residual[:n])
+            for bounds, (expected, begin) in ((self._group_bounds, sums[0]), (nothing, sums[1])):
+                self.pool.run(
+                    gradient.accumulate, chain, data.unigrams, data.transition, data.offsets, a, b,
+                    bounds, self._group_columns, self._candidates, self._pairs,
+                    self._v, self._alpha, self._residual, mu_out, expected, begin, LANES)
+                for messages in (self._v, self._alpha):          # next for the squares of pair probabilities
+                    np.square(messages[:n], out=messages[:n])
+        gradient.add_expectations(chain, *sums[0], self._candidates, self._pairs, data.bigrams, lam_out)
+        # psi of doubled weights is psi squared
+        squares = chain_of_blocks(2.0 * self._lam.reshape(-1, self.space.R, self.space.Y), mode, self.pool,
+                                  self.constraint, self._psi)
+        second = np.zeros_like(lam_out)
+        sums[1][1][:] = 0.0                          # the begin label's weights are complete
+        gradient.add_expectations(squares, *sums[1], self._candidates, self._pairs, data.bigrams, second)
+        lam_out -= second
+        np.maximum(lam_out, 0.0, out=lam_out)        # rounding
+        return True
+
+    def stochastic(self):
+        """The same loss for stochastic gradient descent."""
+        return StochasticLoss(self.dataset, self.space, self.constraint, self.barred)
 
     def _chain(self, lam, mode):
         """The transitions with these weights, every distinct one exponentiated once."""
@@ -110,6 +162,15 @@ class LogLoss:
                 blocks.append((first, s))
                 first = s
         return blocks
+
+    @staticmethod
+    def _bundle(groups, n):
+        """The groups, joined to at most n: the residuals are read once for each. Results do not depend on it,
+        since every row belongs to one group."""
+        bundles = [[] for _ in range(min(n, len(groups)))]
+        for group in sorted(groups, key=len, reverse=True):
+            min(bundles, key=len).extend(group)
+        return bundles
 
     def _count_bigrams(self):
         """(indices, counts) of the label pairs seen with each bigram observation."""

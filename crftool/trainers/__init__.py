@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Callable
 
-from crftool.trainers import quasi_newton
+from crftool.trainers import hybrid, lbfgs, owlqn, stochastic
 
 
 @dataclass(frozen=True)
@@ -14,10 +14,13 @@ class Trainer:
 
 
 TRAINERS = {
-    "l-bfgs": Trainer(quasi_newton.train, False, quasi_newton.BYTES_PER_WEIGHT),
-    "owl-qn": Trainer(quasi_newton.train, True, quasi_newton.BYTES_PER_WEIGHT + 8),
+    "hybrid": Trainer(hybrid.train, False, hybrid.BYTES_PER_WEIGHT),
+    "l-bfgs": Trainer(lbfgs.train, False, lbfgs.BYTES_PER_WEIGHT),
+    "owl-qn": Trainer(owlqn.train, True, owlqn.BYTES_PER_WEIGHT),
+    "sgd": Trainer(stochastic.train, False, stochastic.BYTES_PER_WEIGHT),
+    "sgd-l1": Trainer(stochastic.train, True, stochastic.BYTES_PER_WEIGHT_L1),
 }
 
 
 def default_trainer(penalty):
-    return "owl-qn" if penalty.rho1 > 0.0 else "l-bfgs"
+    return "owl-qn" if penalty.rho1 > 0.0 else "hybrid"

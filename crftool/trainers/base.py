@@ -24,8 +24,9 @@ class Problem:
     f(theta) = loss(theta) + rho1 |theta|_1 + rho2 / 2 |theta|^2
     """
 
-    def __init__(self, objective, penalty, pool):
-        self.objective, self.penalty = objective, penalty
+    def __init__(self, objective, penalty, pool, seed=1):
+        """`seed`: of the random choices of a trainer that makes some."""
+        self.objective, self.penalty, self.seed = objective, penalty, seed
         self.vectors = Vectors(pool, objective.F)
         self.F = objective.F
         self.evaluations = 0
@@ -33,12 +34,13 @@ class Problem:
     def evaluate(self, theta, grad):
         """f(theta), NaN if out of range. `grad` receives the gradient of the smooth part."""
         self.evaluations += 1
-        loss = self.objective.value_and_gradient(theta, grad)
-        if math.isnan(loss):
-            return Evaluation(math.nan, 0, 0)
-        l1_norm, squared_norm, active = self.vectors.penalise(theta, self.penalty.rho2, grad)
-        value = loss + self.penalty.value(l1_norm, squared_norm)
-        return Evaluation(value, active, self.objective.token_errors)
+        for mode in self.objective.modes:
+            l1_norm, squared_norm, active = self.vectors.penalise(theta, self.penalty.rho2, grad)
+            loss = self.objective.add_gradient(theta, grad, mode)
+            if not math.isnan(loss):
+                value = loss + self.penalty.value(l1_norm, squared_norm)
+                return Evaluation(value, active, self.objective.token_errors)
+        return Evaluation(math.nan, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,11 @@ class Iteration:
     number: int
     objective: float
     active: int
-    token_errors: int
-    gradient_norm: float             # 2-norm of the pseudo-gradient
+    token_errors: int | None         # None: not counted
+    gradient_norm: float             # 2-norm of the pseudo-gradient; NaN: not known
     violation: float                 # its largest entry: how far the optimality conditions are from holding
     evaluations: int                 # of objective and gradient, so far
+    estimated: bool = False          # the objective is a running estimate of a stochastic pass
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Stop:
 
     def check(self, iteration):
         """(reason, converged), or None to go on."""
-        self._values.append(iteration.objective)
+        if not iteration.estimated:
+            self._values.append(iteration.objective)
         limit = self.tolerance * self.scale
         if iteration.gradient_norm == 0.0:
             return "the gradient is zero", True
@@ -95,6 +99,14 @@ class Stop:
         if self.max_iterations is not None and iteration.number >= self.max_iterations:
             return f"iteration limit {self.max_iterations} reached", False
         return None
+
+
+def conclude(iteration, stop, report):
+    """Report an iteration; the Result if training ends here, else None."""
+    ended, wish = stop.check(iteration), report(iteration)
+    if ended is None and wish is not None:
+        ended = wish, False
+    return None if ended is None else Result(iteration, *ended)
 
 
 def count_scale(dataset, space):

@@ -14,7 +14,7 @@ from crftool.errors import NumericError
 from crftool.kernels.pool import Pool
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
-from crftool.trainers import TRAINERS, default_trainer, quasi_newton
+from crftool.trainers import TRAINERS, default_trainer
 from crftool.trainers.base import Problem, Stop, count_scale
 
 BEGIN = pytest.mark.parametrize("begin_label", [False, True], ids=["plain", "begin"])
@@ -31,14 +31,15 @@ class Training:
     """A finished training, and what it reported."""
 
     def __init__(self, corpus, rho1=0.0, rho2=0.0, tolerance=TIGHT, max_iterations=2000, theta=None,
-                 observed_only=False, report=None, threads=1):
+                 observed_only=False, report=None, threads=1, algorithm=None, seed=1, constraint=None):
         pool = Pool(threads)
         dataset, penalty = corpus.dataset(), ElasticNet(rho1, rho2)
-        loss = LogLoss(dataset, corpus.space, corpus.groups, pool, observed_only)
+        loss = LogLoss(dataset, corpus.space, corpus.groups, pool, observed_only, constraint=constraint)
         self.iterations = []
         self.theta = np.zeros(corpus.F) if theta is None else theta.copy()
         stop = Stop(tolerance, count_scale(dataset, corpus.space), max_iterations)
-        self.result = quasi_newton.train(Problem(loss, penalty, pool), self.theta, stop, self._record(report))
+        train = TRAINERS[algorithm or ("owl-qn" if rho1 > 0.0 else "l-bfgs")].train
+        self.result = train(Problem(loss, penalty, pool, seed), self.theta, stop, self._record(report))
         pool.close()
 
     def _record(self, report):
@@ -174,7 +175,7 @@ def test_what_is_reported(rho1, rho2):
         assert iteration.evaluations == problem.evaluations
         checked.append(iteration)
 
-    result = quasi_newton.train(problem, theta, Stop(1e-6, count_scale(dataset, corpus.space)), report)
+    result = TRAINERS["owl-qn"].train(problem, theta, Stop(1e-6, count_scale(dataset, corpus.space)), report)
     assert result.iteration is checked[-1] and len(checked) > 3
 
 
@@ -361,7 +362,7 @@ def test_two_sentences(tmp_path, solved_by_hand):
     encoder, dataset = read_training_data(str(file), Template(TEMPLATE))
     pool, theta = Pool(2), np.zeros(encoder.space.F)
     loss = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), pool)
-    result = quasi_newton.train(Problem(loss, ElasticNet(0.0, 1.0), pool), theta,
+    result = TRAINERS["l-bfgs"].train(Problem(loss, ElasticNet(0.0, 1.0), pool), theta,
                                 Stop(TIGHT, count_scale(dataset, encoder.space)), lambda iteration: None)
     decoded = decode(Lattices(dataset, TrainedWeights(encoder.space, theta), pool), probabilities=True)
     pool.close()

@@ -1,0 +1,120 @@
+"""Stochastic gradient descent: a step after every sequence, in random order.
+
+`sgd` has the l2 penalty and Bottou's schedule: step eta / (1 + eta rho2 k / S) at the k-th of S sequences, so
+that it falls as 1 / (rho2 k) in the end. `sgd-l1` has Tsuruoka's cumulative l1 penalty (and the l2 penalty,
+if any) and his schedule eta DECAY^(k / S). The first step, eta, is found by trial on a sample.
+
+The objective that is reported on the way is the sum of the losses that the sequences met, plus the penalty:
+an estimate, and too high a one. At the end the true one is computed. Optima are approached, not reached.
+"""
+
+import math
+
+import numpy as np
+
+from crftool.errors import NumericError
+from crftool.trainers.base import Iteration, Result, conclude
+
+SAMPLE = 500                         # sequences that the first step is tried on
+FIRST_TRIAL = 0.1                    # the first step to try; then twice or half as much
+MOST_TRIALS = 12
+DECAY = 0.85                         # of the steps with an l1 penalty, per epoch
+WINDOW = 5                           # epochs
+# An epoch is worth it while WINDOW of them lower the objective by this many times the tolerance
+PATIENCE = 100.0
+BYTES_PER_WEIGHT = 8 + 8             # theta; its gradient for the last check
+BYTES_PER_WEIGHT_L1 = BYTES_PER_WEIGHT + 4
+
+
+class Descent:
+    """Epochs of stochastic descent on a problem, one after the other."""
+
+    def __init__(self, problem, theta):
+        self.problem, self.theta = problem, theta
+        self._loss, self._penalty = problem.objective.stochastic(), problem.penalty
+        self._random = np.random.default_rng(problem.seed)
+        self._S = self._loss.dataset.S
+        self._paid = np.zeros(problem.F, np.float32) if self._penalty.rho1 > 0.0 else None
+        self._due, self._visits = 0.0, 0
+        self.skipped = 0                             # sequences whose scores were out of range, in the last epoch
+        self.eta = self._calibrate()
+
+    def epoch(self):
+        """The running estimate of the objective, and the number of non-zero weights."""
+        order = self._random.permutation(self._S)
+        steps = self._steps(self.eta, self._visits + np.arange(self._S))
+        self._visits += self._S
+        loss, self.skipped, self._due = self._loss.descend(
+            self.theta, order, steps, self._penalty.rho2 / self._S, self._penalty.rho1 / self._S, self._paid, self._due)
+        l1_norm, squared_norm, active = self.problem.vectors.norms(self.theta)
+        return loss + self._penalty.value(l1_norm, squared_norm), active
+
+    def _steps(self, eta, visits):
+        """Sizes of the steps at the visits [n], counted from 0."""
+        if self._penalty.rho1 > 0.0:
+            steps = eta * DECAY ** (visits / self._S)
+        else:
+            steps = eta / (1.0 + eta * self._penalty.rho2 * visits / self._S)
+        return np.minimum(steps, 0.5 * self._S / self._penalty.rho2) if self._penalty.rho2 > 0.0 else steps
+
+    def _calibrate(self):
+        """The first step: the best one on a sample, among doubled or halved ones (Bottou 2010)."""
+        sample = np.sort(self._random.permutation(self._S)[:SAMPLE])
+        loss, weights = self._loss.sample(sample)
+        start, tried, eta = self.theta[weights], {}, FIRST_TRIAL
+
+        def value(eta):
+            if eta not in tried:
+                tried[eta] = self._try(loss, start.copy(), eta, len(sample))
+            return tried[eta]
+
+        factor = 2.0 if value(2.0 * eta) < value(eta) else 0.5
+        for _ in range(MOST_TRIALS):
+            if not (value(factor * eta) < value(eta) or math.isinf(value(eta))):
+                break
+            eta *= factor
+        if math.isinf(value(eta)):
+            raise NumericError("no step of stochastic descent keeps scores in range; use -a l-bfgs or -a owl-qn")
+        return eta
+
+    def _try(self, loss, theta, eta, n):
+        """The sample's objective after one epoch on it; infinite if scores went out of range."""
+        penalty, order = self._penalty, np.arange(n)
+        paid = None if self._paid is None else np.zeros(len(theta), np.float32)
+        loss.descend(theta, order, np.full(n, eta), penalty.rho2 / self._S, penalty.rho1 / self._S, paid)
+        value, failed, _ = loss.descend(theta, order, np.zeros(n))
+        share = n / self._S
+        value += share * penalty.value(float(np.abs(theta).sum()), float(theta @ theta))
+        return math.inf if failed or not math.isfinite(value) else value
+
+
+def train(problem, theta, stop, report):
+    """Minimise as far as it goes; see crftool.trainers.base for the contract."""
+    descent, values = Descent(problem, theta), []
+    for number in range(1, 1 << 62):
+        value, active = descent.epoch()
+        values.append(value)
+        if not math.isfinite(value):
+            raise NumericError("stochastic descent has left the range of numbers; use -a l-bfgs or -a owl-qn")
+        result = conclude(estimate(number, value, active, problem), stop, report)
+        if result is not None:
+            return _true_end(problem, theta, stop, number, result.reason, report)
+        if len(values) > WINDOW and values[-1 - WINDOW] - value < PATIENCE * stop.tolerance * abs(value):
+            reason = f"epochs of stochastic descent gain less than {PATIENCE * stop.tolerance:.1e} in {WINDOW}"
+            return _true_end(problem, theta, stop, number, reason, report)
+
+
+def estimate(number, value, active, problem):
+    return Iteration(number, value, active, None, math.nan, math.nan, problem.evaluations, estimated=True)
+
+
+def _true_end(problem, theta, stop, number, reason, report):
+    """The Result with the true objective and gradient at the end."""
+    grad = np.empty(problem.F)
+    now = problem.evaluate(theta, grad)
+    norm, violation = problem.vectors.pseudo_gradient(theta, grad, problem.penalty.rho1, grad)
+    iteration = Iteration(number + 1, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)
+    report(iteration)
+    limit = stop.tolerance * stop.scale
+    return Result(iteration, f"{reason}; objective {now.value:.4f}, gradient norm {norm:.3g} "
+                             f"({norm / limit:.0f} times the limit)", norm <= limit)
