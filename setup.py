@@ -21,7 +21,7 @@ DIRECTIVES = {
     "embedsignature": True,
 }
 
-KERNELS = ["vector", "strings", "keys", "scan", "chain", "queries", "viterbi", "scoring", "gradient", "history", "stochastic", "workspace", "tagger"]
+KERNELS = ["vector", "strings", "keys", "scan", "chain", "queries", "viterbi", "scoring", "gradient", "history", "proximal", "stochastic", "workspace", "tagger"]
 HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing")]
 
 

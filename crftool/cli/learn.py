@@ -13,6 +13,9 @@ from crftool.errors import CrftoolError
 
 # CRF++'s names for what the penalties say here.
 CRFPP_ALGORITHMS = {"crf": "l2", "crf-l2": "l2", "crf-l1": "l1"}
+# Those of crftool.trainers, which is not imported before it is needed; a test compares.
+ALGORITHMS = ("hybrid", "working-set", "l-bfgs", "owl-qn", "sgd", "sgd-l1", "cg", "cg-fr")
+WITHOUT_L1 = ("hybrid", "l-bfgs", "sgd", "cg", "cg-fr")
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,11 @@ Examples:
 @click.argument("train")
 @click.argument("model")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True,
-              type=click.Choice(["auto", "l-bfgs", "owl-qn", *CRFPP_ALGORITHMS], case_sensitive=False),
-              help="How to minimise: l-bfgs (no --rho1), owl-qn (any penalty), or auto, the one that fits. "
+              type=click.Choice(["auto", *ALGORITHMS, *CRFPP_ALGORITHMS], case_sensitive=False),
+              help="How to minimise. Without --rho1: hybrid (stochastic start, then scaled L-BFGS), l-bfgs, sgd, cg, "
+                   "cg-fr. With any penalty: working-set (stochastic start, then a proximal quasi-Newton method), "
+                   "owl-qn, sgd-l1. All come to the same model, but sgd and sgd-l1 stop near it. auto is the "
+                   "fastest: hybrid, or working-set with --rho1. "
                    "CRF++'s CRF-L2 and CRF-L1 are understood: the penalty of -c, quadratic or absolute.")
 @click.option("--rho1", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
               help="Weight of the l1 penalty, the sum of |weight|. Makes most weights exactly zero.")
@@ -74,7 +80,7 @@ Examples:
                                             "best on it are kept.")
 @click.option("--init", metavar="MODEL", help="Start from this model's weights. Labels and features may be new.")
 @click.option("--seed", type=int, metavar="N", default=1, show_default=True,
-              help="Seed of random choices. l-bfgs and owl-qn make none.")
+              help="Seed of random choices: the order of sequences in stochastic descent.")
 @constrain_option
 @inference_options
 @threads_option
@@ -97,8 +103,9 @@ def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_
     What is minimised: the sum over sequences of -log p(labels | tokens), plus rho1 times the sum of
     |weight|, plus rho2/2 times the sum of squared weights.
 
-    A line is printed after each iteration: objective, non-zero weights, share of training tokens whose
-    most probable label is wrong, norm of the gradient, time. Ctrl-C stops and saves what there is.
+    A line is printed after each iteration: objective (~ where it is a running estimate), non-zero weights,
+    share of training tokens whose most probable label is wrong, norm of the gradient, time. Ctrl-C stops
+    and saves what there is.
     """
     settings = Settings(**_penalty(algorithm, rho1, rho2, cost),
                         inference=chosen_inference(inference, log_domain), **others)
@@ -114,13 +121,13 @@ def _penalty(algorithm, rho1, rho2, cost):
     if cost is not None and rho2 is not None:
         raise click.UsageError("-c C means --rho2 1/C; give one of them.")
     if kind == "l1":
-        return {"algorithm": "owl-qn", "rho1": 1.0 / (cost or 1.0), "rho2": 0.0}
+        return {"algorithm": "auto", "rho1": 1.0 / (cost or 1.0), "rho2": 0.0}
     if rho2 is None:
         rho2 = 1.0 / cost if cost is not None else 0.0 if rho1 else 1.0
     if kind == "l2":
-        algorithm = "l-bfgs"
-    if algorithm == "l-bfgs" and rho1:
-        raise click.UsageError("l-bfgs cannot have an l1 penalty; use -a owl-qn or leave out --rho1.")
+        algorithm = "auto"
+    if algorithm in WITHOUT_L1 and rho1:
+        raise click.UsageError(f"{algorithm} cannot have an l1 penalty; use -a working-set or leave out --rho1.")
     return {"algorithm": algorithm, "rho1": rho1, "rho2": rho2}
 
 
@@ -225,7 +232,7 @@ class Job:
                 progress.iteration(iteration, dev)
                 return "interrupted" if requests else None
 
-            result = trainer.train(Problem(objective, penalty, self.pool), theta, stop, report)
+            result = trainer.train(Problem(objective, penalty, self.pool, settings.seed), theta, stop, report)
         if self.dev is None:
             self._best_theta, self._best_iteration = theta, result.iteration
         self._end(result, bool(requests))
@@ -235,8 +242,11 @@ class Job:
         if result.converged:
             self._say(result.reason)
         else:
-            remedy = "the model is what training had reached" if interrupted else \
-                "the optimum was not reached: raise --max-iterations or --tolerance"
+            remedy = "the optimum was not reached: raise --max-iterations or --tolerance"
+            if interrupted:
+                remedy = "the model is what training had reached"
+            elif self.settings.algorithm.startswith("sgd"):
+                remedy = "other algorithms go on to the optimum"
             say(f"warning: {result.reason}; {remedy}")
         if self.dev is not None:
             self._say(f"best on {self.settings.dev}: iteration {self._best_iteration.number}, "

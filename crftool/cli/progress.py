@@ -47,11 +47,12 @@ class Progress:
                              bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining}")
 
     def iteration(self, iteration, dev=None):
-        norm = max(iteration.gradient_norm, 1e-300)
-        self._first = max(self._first, norm)
-        if self._first > self._limit > 0.0:
-            share = math.log(self._first / norm) / math.log(self._first / self._limit)
-            self._share = min(1.0, max(self._share, share))
+        if not math.isnan(iteration.gradient_norm):
+            norm = max(iteration.gradient_norm, 1e-300)
+            self._first = max(self._first, norm)
+            if self._first > self._limit > 0.0:
+                share = math.log(self._first / norm) / math.log(self._first / self._limit)
+                self._share = min(1.0, max(self._share, share))
         if self._log:
             self._log_line(iteration, dev)
         if not self._quiet:
@@ -59,8 +60,11 @@ class Progress:
 
     def _line(self, iteration, dev):
         seconds = time.monotonic() - self._begun
-        line = (f"[{iteration.number:4d}] obj={iteration.objective:.4f} act={iteration.active} "
-                f"err={100.0 * iteration.token_errors / self._tokens:.2f}% |g|={iteration.gradient_norm:.3g}")
+        line = f"[{iteration.number:4d}] obj{'~' if iteration.estimated else '='}{iteration.objective:.4f} act={iteration.active}"
+        if iteration.token_errors is not None:
+            line += f" err={100.0 * iteration.token_errors / self._tokens:.2f}%"
+        if not math.isnan(iteration.gradient_norm):
+            line += f" |g|={iteration.gradient_norm:.3g}"
         if dev is not None:
             line += f" dev-err={dev.token_error:.2f}% dev-F1={dev.f1:.2f}"
         line += f" time={duration(seconds)}"
@@ -78,11 +82,13 @@ class Progress:
 
     def _log_line(self, iteration, dev):
         record = {
-            "iteration": iteration.number, "objective": iteration.objective, "active": iteration.active,
-            "seconds": round(time.monotonic() - STARTED, 6),
-            "token_error": 100.0 * iteration.token_errors / self._tokens,
-            "gradient_norm": iteration.gradient_norm, "violation": iteration.violation,
-            "evaluations": iteration.evaluations}
+            "iteration": iteration.number, "objective": iteration.objective, "estimated": iteration.estimated,
+            "active": iteration.active, "seconds": round(time.monotonic() - STARTED, 6),
+            "token_error": None, "gradient_norm": None, "violation": None, "evaluations": iteration.evaluations}
+        if iteration.token_errors is not None:
+            record["token_error"] = 100.0 * iteration.token_errors / self._tokens
+        if not math.isnan(iteration.gradient_norm):
+            record.update(gradient_norm=iteration.gradient_norm, violation=iteration.violation)
         if dev is not None:
             record.update(dev_token_error=dev.token_error, dev_f1=dev.f1)
         self._log.write(json.dumps(record) + "\n")

@@ -38,6 +38,7 @@ typedef struct {
     double (*turn)(int64_t, const double *, const float *, const float *, float *, double *, double *, double *);
     double (*largest)(int64_t, const double *);
     void (*take_step)(int64_t, double, const double *, const double *, const float *, float *, float *, double *);
+    void (*settle)(int64_t, double, double, double *, float *);
 } crf_operations;
 
 #endif

@@ -55,16 +55,18 @@ cdef struct Task:
 cdef bint exponentiate_slot(Task* task, int64_t d) noexcept nogil:
     """Scores of a transition from its weights, and their exp; False if they differ too much."""
     cdef const crf_operations* op = operations()
-    cdef int64_t Y = task.Y, n = task.R * Y, i, j, k, row
+    cdef int64_t Y = task.Y, P = task.P, n = task.R * Y, i, j, k, row
     cdef double* scores = task.scores + d * n
-    cdef double lowest = INFINITY, highest = -INFINITY
+    cdef double* psi = task.psi + d * Y * task.P
+    cdef double* psi_t = task.psi_t + d * Y * task.P
+    cdef double scale = task.scale, lowest = INFINITY, highest = -INFINITY
     memset(scores, 0, n * sizeof(double))
     for k in range(task.Kb):
         row = task.bigrams[task.transition_of[d] * task.Kb + k]
         if row >= 0:
             op.add(n, task.lam + row * n, scores)
     for i in range(n):
-        scores[i] *= task.scale
+        scores[i] *= scale
     if task.R > Y:
         for i in range(Y):
             task.begin[d * Y + i] = scores[Y * Y + i]
@@ -80,9 +82,9 @@ cdef bint exponentiate_slot(Task* task, int64_t d) noexcept nogil:
         return False
     task.shift[d] = highest
     for i in range(Y):
-        op.exp_shifted(Y, scores + i * Y, highest, task.psi + (d * Y + i) * task.P)
+        op.exp_shifted(Y, scores + i * Y, highest, psi + i * P)
         for j in range(Y):
-            task.psi_t[(d * Y + j) * task.P + i] = task.psi[(d * Y + i) * task.P + j]
+            psi_t[j * P + i] = psi[i * P + j]
     return True
 
 
@@ -131,22 +133,6 @@ cdef void clear_barred(int64_t n, double* weights, const uint8_t* barred) noexce
             weights[i] = 0.0
 
 
-cdef void settle(int64_t n, double scale, double due, double* weights, float* paid) noexcept nogil:
-    """The cumulative l1 penalty: shrink each weight by what is due, not beyond zero."""
-    cdef int64_t i
-    cdef double before, after
-    for i in range(n):
-        before = after = weights[i] * scale
-        if before > 0.0:
-            after = max(0.0, before - (due + paid[i]))
-        elif before < 0.0:
-            after = min(0.0, before + (due - paid[i]))
-        else:
-            continue
-        weights[i] = after / scale
-        paid[i] += <float> (after - before)
-
-
 cdef void move_unigrams(Task* task, int64_t start, int64_t T, double step, const int32_t* labels) noexcept nogil:
     """mu -= step (p - observed) on the rows of the sequence."""
     cdef int64_t Y = task.Y, K = task.K, t, k
@@ -163,7 +149,7 @@ cdef void move_unigrams(Task* task, int64_t start, int64_t T, double step, const
     if task.paid_mu != NULL:
         for t in range(T * K):
             if ids[t] >= 0:
-                settle(Y, task.scale, task.due, task.mu + ids[t] * Y, task.paid_mu + ids[t] * Y)
+                operations().settle(Y, task.scale, task.due, task.mu + ids[t] * Y, task.paid_mu + ids[t] * Y)
 
 
 cdef void move_bigrams(Task* task, int64_t start, int64_t T, double step, const int32_t* labels) noexcept nogil:
@@ -173,6 +159,9 @@ cdef void move_bigrams(Task* task, int64_t start, int64_t T, double step, const 
     cdef const double* a
     cdef const double* v
     cdef double* target
+    cdef double* expected = task.expected
+    cdef const double* psi
+    cdef double rate = step / task.scale
     for d in range(task.slots):
         memset(task.expected, 0, Y * Y * sizeof(double))
         for t in range(1, T):
@@ -180,8 +169,9 @@ cdef void move_bigrams(Task* task, int64_t start, int64_t T, double step, const 
                 a, v = task.alpha + (t - 1) * Y, task.u + t * Y
                 op.add_outers(Y, Y, 1, &a, &v, task.expected)
         for i in range(Y):
+            psi = task.psi + (d * Y + i) * task.P
             for y in range(Y):
-                task.expected[i * Y + y] *= task.psi[(d * Y + i) * task.P + y]
+                expected[i * Y + y] *= psi[y]
         for t in range(1, T):
             if task.local[t] == d:
                 task.expected[labels[start + t - 1] * Y + labels[start + t]] -= 1.0
@@ -191,14 +181,14 @@ cdef void move_bigrams(Task* task, int64_t start, int64_t T, double step, const 
                 continue
             target = task.lam + row * n
             for i in range(Y * Y):
-                target[i] -= step / task.scale * task.expected[i]
+                target[i] -= rate * expected[i]
             if task.R > Y and task.local[0] == d:    # p holds p - observed by now
                 for y in range(Y):
-                    target[Y * Y + y] -= step / task.scale * task.p[y]
+                    target[Y * Y + y] -= rate * task.p[y]
             if task.barred_lam != NULL:
                 clear_barred(n, target, task.barred_lam + row * n)
             if task.paid_lam != NULL:
-                settle(n, task.scale, task.due, target, task.paid_lam + row * n)
+                operations().settle(n, task.scale, task.due, target, task.paid_lam + row * n)
 
 
 cdef void rescale(Task* task) noexcept nogil:
@@ -307,9 +297,9 @@ def descend(
         if task.scale != 1.0:
             rescale(&task)
         if task.paid_mu != NULL:
-            settle(task.O * Y, 1.0, task.due, task.mu, task.paid_mu)
+            operations().settle(task.O * Y, 1.0, task.due, task.mu, task.paid_mu)
         if task.paid_lam != NULL:
-            settle(task.Ob * task.R * Y, 1.0, task.due, task.lam, task.paid_lam)
+            operations().settle(task.Ob * task.R * Y, 1.0, task.due, task.lam, task.paid_lam)
     free(task.slot_of)
     free(task.scores)
     return total, failed, task.due

@@ -28,6 +28,7 @@ cdef extern from "operations.h":
         double (*largest)(int64_t, const double*) noexcept nogil
         void (*take_step)(int64_t, double, const double*, const double*, const float*, float*, float*,
                           double*) noexcept nogil
+        void (*settle)(int64_t, double, double, double*, float*) noexcept nogil
 
 cdef enum:
     CHUNK_SIZE = 16384           # weights in a chunk

@@ -137,6 +137,20 @@ static CRF_TARGET void CRF_LEVEL(take_step)(int64_t n, double length, const doub
     }
 }
 
+/* The cumulative l1 penalty of stochastic.pyx: shrink each weight by what is due, not beyond zero. */
+static CRF_TARGET void CRF_LEVEL(settle)(int64_t n, double scale, double due, double *CRF_RESTRICT weights,
+                                         float *CRF_RESTRICT paid) {
+    const double unscale = 1.0 / scale;
+    for (int64_t i = 0; i < n; i++) {
+        const double before = weights[i] * scale, q = (double)paid[i];
+        const double from_above = before - (due + q), from_below = before + (due - q);
+        const double positive = from_above > 0.0 ? from_above : 0.0, negative = from_below < 0.0 ? from_below : 0.0;
+        const double kept = before > 0.0 ? positive : negative, after = before == 0.0 ? 0.0 : kept;
+        weights[i] = after * unscale;
+        paid[i] = (float)(q + (after - before));
+    }
+}
+
 /* out += a x, x in single precision */
 static CRF_TARGET void CRF_LEVEL(add_scaled_single)(int64_t n, double a, const float *CRF_RESTRICT x,
                                                     double *CRF_RESTRICT out) {

@@ -10,6 +10,7 @@ when the next reads it, and memory does not grow with the corpus.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -142,6 +143,19 @@ class LogLoss:
         lam_out -= second
         np.maximum(lam_out, 0.0, out=lam_out)        # rounding
         return True
+
+    def screen(self, rho1):
+        """Leave out unigram observations whose weights an l1 penalty keeps at zero: those seen at most rho1
+        times, since the gradient of a weight is below their number. (Ids fall with frequency.)"""
+        data = self.dataset
+        counts = np.zeros(self.space.O, np.int64)
+        for column in data.unigrams.T:
+            counts += np.bincount(column[column >= 0], minlength=self.space.O)
+        rare = counts <= rho1
+        if rare.any():
+            kept = np.where(rare, np.int32(-1), np.arange(self.space.O, dtype=np.int32))
+            unigrams = np.append(kept, np.int32(-1))[data.unigrams]              # -1 finds the last
+            self.dataset = replace(data, unigrams=unigrams)
 
     def stochastic(self):
         """The same loss for stochastic gradient descent."""

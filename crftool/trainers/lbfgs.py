@@ -1,7 +1,7 @@
 """L-BFGS for smooth problems, with or without a diagonal preconditioner.
 
 The direction is that of the two-loop recursion (Nocedal & Wright, alg. 7.4), worked out on coefficients: it
-lies in the span of the last MEMORY steps s, their gradient differences y and the gradient, and only dot
+lies in the span of the last steps s, their gradient differences y and the gradient, and only dot
 products of these are needed. kernels.history has the two passes over memory that remain. The pairs are
 kept in single precision: they only shape the direction.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from crftool.kernels import history
 from crftool.trainers.base import Iteration, Result, conclude, start_evaluation
 
-MEMORY = 4
+MEMORY = 4                           # pairs that are kept; more of them while that costs little:
+MOST_MEMORY, CHEAP = 20, 64 << 20    # pairs, bytes
 ARMIJO = 1e-4                        # least share of the predicted decrease
 WOLFE = 0.9                          # largest share of the slope that may remain
 MAX_TRIALS = 30                      # evaluations in one line search
@@ -26,8 +27,9 @@ class History:
 
     def __init__(self, vectors, w):
         self._vectors, self._w = vectors, w
-        self._pairs = np.zeros((2 * MEMORY, len(w)), np.float32)
-        self._gram = np.zeros((2 * MEMORY + 1, 2 * MEMORY + 1))   # s and y of slot j: 2 j, 2 j + 1; last: g
+        self._m = min(MOST_MEMORY, max(MEMORY, CHEAP // (8 * max(1, len(w)))))
+        self._pairs = np.zeros((2 * self._m, len(w)), np.float32)
+        self._gram = np.zeros((2 * self._m + 1, 2 * self._m + 1))     # s and y of slot j: 2 j, 2 j + 1; last: g
         self._ages = []                              # slots of the pairs, oldest first
         self._newest = 0
         self._mix, self._length = None, 1.0
@@ -43,7 +45,7 @@ class History:
         used = 2 * (max([self._newest, *self._ages]) + 1)
         sums = self._vectors.sums(history.remember, grad, self._w, self._pairs[:used], self._newest, width=3 * used + 3)
         totals = [math.fsum(column) for column in sums.T[:-1]]
-        s, y, g = 2 * self._newest, 2 * self._newest + 1, 2 * MEMORY
+        s, y, g = 2 * self._newest, 2 * self._newest + 1, 2 * self._m
         for j in range(used):
             for i, product in zip((s, y, g), totals[3 * j:3 * j + 3]):
                 self._gram[i, j] = self._gram[j, i] = product
@@ -63,13 +65,13 @@ class History:
     def move(self, theta, grad, scale):
         """Move theta by the quasi-Newton step; its slope. `scale`: of the first, a gradient step."""
         self._mix = self._coefficients(scale)
-        slope = float(self._mix @ self._gram[:, 2 * MEMORY])
+        slope = float(self._mix @ self._gram[:, -1])
         if not slope < 0.0:
             return slope
-        if len(self._ages) == MEMORY:
+        if len(self._ages) == self._m:
             self._newest = self._ages.pop(0)         # its vectors are read before they are overwritten
         else:
-            self._newest = min(set(range(MEMORY)) - set(self._ages))
+            self._newest = min(set(range(self._m)) - set(self._ages))
         used = 2 * (max([self._newest, *self._ages]) + 1)
         self._vectors.run(history.step, theta, grad, self._w, self._pairs[:used],
                           np.append(self._mix[:used], self._mix[-1]), 1.0, self._newest)
@@ -83,11 +85,11 @@ class History:
 
     def new_slope(self):
         """Gradient at the new point times the step of length 1."""
-        return self._gram[2 * self._newest, 2 * MEMORY] / self._length
+        return self._gram[2 * self._newest, -1] / self._length
 
     def _coefficients(self, scale):
         """-H g as a combination of the pairs and g, H the inverse Hessian's approximation."""
-        gram, mix, alphas = self._gram, np.zeros(2 * MEMORY + 1), []
+        gram, mix, alphas = self._gram, np.zeros(2 * self._m + 1), []
         mix[-1] = -1.0
         for j in reversed(self._ages):
             s, y = 2 * j, 2 * j + 1
@@ -155,7 +157,7 @@ def _search(problem, theta, grad, past, value, scale):
             past.forget(grad)
             low = length
         length = 2.0 * low if math.isinf(high) else 0.5 * (low + high)
-        if high - low <= 1e-12 * high:
+        if math.isfinite(high) and high - low <= 1e-12 * high:
             break
         past.change_length(theta, length)
     if low > 0.0:                                                        # at least it descends

@@ -12,6 +12,7 @@ from crftool.corpus.template import Template
 from crftool.decode import Lattices, decode
 from crftool.errors import NumericError
 from crftool.kernels.pool import Pool
+from crftool.kernels.transitions import Constraint
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
 from crftool.trainers import TRAINERS, default_trainer
@@ -97,6 +98,109 @@ def assert_zeros(loss, theta, best, rho1, rho2):
     slack = rho1 - np.abs(loss.gradient(best) + rho2 * best)
     assert not theta[slack > 1e-6].any()
     assert theta[np.abs(best) > 1e-4].all()
+
+
+EXACT = [("hybrid", 0.0), ("l-bfgs", 0.0), ("cg", 0.0), ("cg-fr", 0.0), ("working-set", 0.4), ("owl-qn", 0.4)]
+
+
+@BEGIN
+@pytest.mark.parametrize("algorithm,rho1", EXACT)
+@pytest.mark.parametrize("Kb", [0, 1, 2])
+def test_every_algorithm_comes_to_the_optimum(algorithm, rho1, Kb, begin_label):
+    for seed in SEEDS:
+        corpus = small_corpus(seed, begin_label, Kb, S=10)
+        loss, training = EnumeratedLoss(corpus), Training(corpus, rho1, 0.3, algorithm=algorithm)
+        best = newton(loss, 0.3) if rho1 == 0.0 else proximal_gradient(loss, rho1, 0.3)
+        assert training.result.converged, training.result.reason
+        assert training.objectives[-1] == pytest.approx(objective(loss, best, rho1, 0.3), rel=1e-9)
+        np.testing.assert_allclose(training.theta, best, atol=1e-5)
+        if rho1 > 0.0:
+            assert_zeros(loss, training.theta, best, rho1, 0.3)
+
+
+@BEGIN
+@pytest.mark.parametrize("algorithm,rho1", [("sgd", 0.0), ("sgd-l1", 0.4)])
+def test_stochastic_descent_comes_near(algorithm, rho1, begin_label):
+    for seed in SEEDS:
+        corpus = small_corpus(seed, begin_label, S=40)
+        exact = Training(corpus, rho1, 0.5)
+        training = Training(corpus, rho1, 0.5, 1e-7, 500, algorithm=algorithm)
+        last = training.iterations[-1]
+        assert all(iteration.estimated for iteration in training.iterations[:-1]) and not last.estimated
+        assert last.objective == pytest.approx(
+            objective(EnumeratedLoss(corpus), training.theta, rho1, 0.5), rel=1e-10)
+        assert exact.objectives[-1] <= last.objective < 1.05 * exact.objectives[-1]
+        assert f"{last.objective:.4f}" in training.result.reason
+
+
+@pytest.mark.parametrize("algorithm,rho1", [*EXACT, ("sgd", 0.0), ("sgd-l1", 0.4)])
+def test_every_algorithm_gives_the_same_bits(algorithm, rho1):
+    """For any number of threads; and the seed decides what is random."""
+    corpus = random_corpus(np.random.default_rng(9), [7, 3, 11, 2] * 10, 4, rows=8)
+    runs = [Training(corpus, rho1, 0.3, 1e-4, threads=threads, algorithm=algorithm) for threads in (1, 2, 3)]
+    assert len({run.theta.tobytes() for run in runs}) == 1
+    other = Training(corpus, rho1, 0.3, 1e-4, algorithm=algorithm, seed=2)
+    random = algorithm in ("hybrid", "working-set", "sgd", "sgd-l1")
+    assert (other.theta.tobytes() != runs[0].theta.tobytes()) == random
+
+
+@pytest.mark.parametrize("algorithm,rho1", [("hybrid", 0.0), ("working-set", 0.4), ("sgd", 0.0), ("sgd-l1", 0.4)])
+def test_barred_weights_stay_zero(algorithm, rho1):
+    corpus = small_corpus(1, True, S=12)
+    free, barred = (Training(corpus, rho1, 0.5, 1e-5, algorithm=algorithm, observed_only=only) for only in (False, True))
+    seen = np.zeros(corpus.F, bool)
+    for sequence in corpus.sequences:
+        seen[list(corpus.features(sequence, sequence.labels.tolist()))] = True
+    assert free.theta[~seen].any() and not barred.theta[~seen].any()
+
+
+@pytest.mark.parametrize("algorithm,rho1", [("hybrid", 0.0), ("working-set", 0.4)])
+def test_constrained_optimum(algorithm, rho1):
+    """The stochastic start keeps to the rules, and so does the end."""
+    corpus = random_corpus(np.random.default_rng(5), [4, 3, 5, 2] * 4, 3, K=2, rows=3)
+    pairs = np.ones((3, 3), bool)
+    seen = {(int(a), int(b)) for s in corpus.sequences for a, b in zip(s.labels, s.labels[1:])}
+    pairs[0, 1] = (0, 1) in seen
+    for sequence in corpus.sequences:
+        pairs[sequence.labels[:-1], sequence.labels[1:]] = True
+    rules = Constraint(pairs, np.ones(3, bool), np.ones(3, bool))
+    reference = Training(corpus, rho1, 0.3, constraint=rules)
+    training = Training(corpus, rho1, 0.3, constraint=rules, algorithm=algorithm)
+    assert training.result.converged
+    assert training.objectives[-1] == pytest.approx(reference.objectives[-1], rel=1e-9)
+
+
+def test_screening_leaves_the_optimum():
+    """With rho1 = 2, observations seen once or twice take no part; the optimum is that of all weights."""
+    corpus = random_corpus(np.random.default_rng(3), [5, 4, 6] * 6, 3, K=3, rows=12)
+    loss, training = EnumeratedLoss(corpus), Training(corpus, 2.0, 0.1, algorithm="working-set")
+    assert violation(loss, training.theta, 2.0, 0.1).max() < 1e-6
+
+
+def test_curvature_is_that_of_independent_tokens():
+    """p (1 - p) summed over tokens; compared with sums over the enumerated marginals."""
+    corpus = small_corpus(2, True, Kb=2)
+    pool, dataset = Pool(2), corpus.dataset()
+    loss = LogLoss(dataset, corpus.space, corpus.groups, pool)
+    theta = np.random.default_rng(0).normal(0, 1, corpus.F)
+    found, expected = np.empty(corpus.F), np.zeros(corpus.F)
+    assert loss.curvature(theta, found)
+    mu, lam = corpus.space.split(expected)
+    lattices = Lattices(dataset, TrainedWeights(corpus.space, theta), pool)
+    for s in range(dataset.S):
+        start, end = dataset.offsets[s], dataset.offsets[s + 1]
+        p = lattices.marginals()[0][start:end]
+        pairs = lattices.pair_marginals(s)
+        for t in range(start, end):
+            for o in dataset.unigrams[t]:
+                if o >= 0:
+                    mu[o] += p[t - start] * (1 - p[t - start])
+            for b in dataset.bigrams[dataset.transition[t]]:
+                if b >= 0 and t > start:
+                    lam[b, :corpus.space.Y] += pairs[t - start] * (1 - pairs[t - start])
+                elif b >= 0:
+                    lam[b, corpus.space.Y] += p[0] * (1 - p[0])
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_slow_solvers_agree():
@@ -233,8 +337,8 @@ def test_one_label():
 
 
 def test_choice_of_trainer():
-    assert default_trainer(ElasticNet(0.0, 1.0)) == "l-bfgs"
-    assert default_trainer(ElasticNet(0.1, 0.0)) == "owl-qn"
+    assert default_trainer(ElasticNet(0.0, 1.0)) == "hybrid"
+    assert default_trainer(ElasticNet(0.1, 0.0)) == "working-set"
     assert TRAINERS["owl-qn"].allows_l1 and not TRAINERS["l-bfgs"].allows_l1
 
 
