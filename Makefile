@@ -36,6 +36,7 @@ bench: build
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/tagging.py
+	$(BIN)/python benchmarks/training.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info crftool/kernels/*.c crftool/kernels/*.so

@@ -7,6 +7,11 @@ template, and the log loss plus half the sum of squared weights (rho1 = 0, rho2 
 from zero weights. Everything else is left as the tool has it by default, except that nothing may stop it
 before the last iteration.
 
+    python peers.py --stream TOOL TRAIN TEMPLATE THREADS RHO1 RHO2
+
+trains with other penalties (L-BFGS, or OWL-QN with rho1) and prints `seconds objective` after each iteration,
+counted from when the tool has the data, until somebody ends the process.
+
 The peers come from the package index: libwapiti (imported as wapiti) and python-crfsuite (pycrfsuite).
 """
 
@@ -14,6 +19,7 @@ import ctypes
 import gzip
 import importlib.util
 import json
+import math
 import os
 import re
 import subprocess
@@ -25,6 +31,7 @@ from pathlib import Path
 
 RHO2 = 1.0
 TIMED_CALLS = 7                      # of a function that is timed by itself
+ENDLESS = 1_000_000                  # iterations
 
 
 @dataclass
@@ -181,15 +188,20 @@ class WapitiInside:
         return tokens.value, sequences.value
 
 
-def run_wapiti(train, template, threads, iterations):
+def _wapiti_model(train, template, threads, iterations, rho1=0.0, rho2=RHO2):
     import wapiti
 
     model = wapiti.Model(
-        patterns=Path(template).read_text(encoding="utf-8"), algo="l-bfgs", rho1=0.0, rho2=RHO2,
+        patterns=Path(template).read_text(encoding="utf-8"), algo="l-bfgs", rho1=rho1, rho2=rho2,
         nthread=threads, maxiter=iterations, stopeps=0.0)
     with gzip.open(train, "rt", encoding="utf-8") as file:
         for sequence in file.read().strip().split("\n\n"):
             model.add_training_sequence(sequence)
+    return model
+
+
+def run_wapiti(train, template, threads, iterations):
+    model = _wapiti_model(train, template, threads, iterations)
     inside = WapitiInside(model)
     result = Run(inside.weights, {0: inside.value_and_gradient()}, {})
 
@@ -206,6 +218,19 @@ def run_wapiti(train, template, threads, iterations):
     return result
 
 
+def stream_wapiti(train, template, threads, rho1, rho2, tell):
+    model = _wapiti_model(train, template, threads, ENDLESS, rho1, rho2)
+    begun = time.perf_counter()
+
+    def on_line(line, now):
+        progress = WAPITI_PROGRESS.search(line)
+        if progress:
+            tell(now - begun, float(progress[2]))
+
+    with StandardErrorWatch(on_line):
+        model.train()
+
+
 # CRFsuite
 
 def _attributes(dataset, begin, end):
@@ -213,36 +238,71 @@ def _attributes(dataset, begin, end):
     return [[str(observation) for observation in token] for token in dataset.unigrams[begin:end].tolist()]
 
 
-def run_crfsuite(train, template, threads, iterations):
+def _crfsuite_trainer(train, template, iterations, on_iteration, rho1=0.0, rho2=RHO2):
     """CRFsuite knows neither templates nor threads; it gets the observations that crftool finds."""
     import pycrfsuite
-
-    result = Run(0, {}, {})
 
     class TimedTrainer(pycrfsuite.Trainer):
         def message(self, message):
             if self.logparser.feed(message) == "iteration":
-                self.on_iteration(message, self.logparser.last_iteration)
-
-        def on_iteration(self, log, info):
-            number = info["num"]
-            result.ends[number] = time.perf_counter()
-            result.objectives[number] = info["loss"]
-            result.evaluations[number] = result.evaluations.get(number - 1, 1) + info["linesearch_trials"]
+                on_iteration(self.logparser.last_iteration)
 
     trainer = TimedTrainer("lbfgs", {
-        "c1": 0.0, "c2": RHO2 / 2, "max_iterations": iterations, "epsilon": 0.0, "delta": 0.0,
+        "c1": rho1, "c2": rho2 / 2, "max_iterations": iterations, "epsilon": 0.0, "delta": 0.0,
         "feature.possible_states": True, "feature.possible_transitions": True}, verbose=False)
     encoder, dataset = _encode(train, template)
     labels = [label.decode() for label in encoder.labels]
     for begin, end in zip(dataset.offsets[:-1], dataset.offsets[1:]):
         trainer.append(_attributes(dataset, begin, end), [labels[y] for y in dataset.labels[begin:end]])
+    return trainer
+
+
+def run_crfsuite(train, template, threads, iterations):
+    result = Run(0, {}, {})
+
+    def on_iteration(info):
+        number = info["num"]
+        result.ends[number] = time.perf_counter()
+        result.objectives[number] = info["loss"]
+        result.evaluations[number] = result.evaluations.get(number - 1, 1) + info["linesearch_trials"]
+
+    trainer = _crfsuite_trainer(train, template, iterations, on_iteration)
     trainer.train("")                            # without a name no model is written
     result.weights = trainer.logparser.featgen_num_features
     return result
 
 
+def stream_crfsuite(train, template, threads, rho1, rho2, tell):
+    trainer = _crfsuite_trainer(
+        train, template, ENDLESS, lambda info: tell(time.perf_counter() - begun, info["loss"]), rho1, rho2)
+    begun = time.perf_counter()
+    trainer.train("")
+
+
 RUNNERS = {"crftool": run_crftool, "Wapiti": run_wapiti, "CRFsuite": run_crfsuite}
+
+
+STREAMS = {"Wapiti": stream_wapiti, "CRFsuite": stream_crfsuite}
+
+
+def until(tool, train, template, threads, rho1, rho2, targets, limit):
+    """{target: seconds until the objective is as low, or None}, from a new process that is ended when the last
+    target is reached or `limit` seconds have passed; and the last (seconds, objective) seen."""
+    command = [sys.executable, os.path.abspath(__file__), "--stream", tool, train, template, threads, rho1, rho2]
+    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
+    reached, last = dict.fromkeys(targets), (0.0, math.inf)
+    try:
+        for line in process.stdout:
+            last = seconds, objective = tuple(map(float, line.split()))
+            for target in targets:
+                if objective <= target and reached[target] is None:
+                    reached[target] = seconds
+            if seconds > limit or None not in reached.values():
+                break
+    finally:
+        process.kill()
+        process.wait()
+    return reached, last
 
 
 def main(tool, train, template, threads, iterations):
@@ -250,5 +310,18 @@ def main(tool, train, template, threads, iterations):
     json.dump(asdict(result), sys.stdout)
 
 
+def stream(tool, train, template, threads, rho1, rho2):
+    standard_output = os.fdopen(os.dup(1), "w")  # the tools write there too
+    os.dup2(2, 1)
+
+    def tell(seconds, objective):
+        print(seconds, objective, file=standard_output, flush=True)
+
+    STREAMS[tool](train, template, int(threads), float(rho1), float(rho2), tell)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "--stream":
+        stream(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])

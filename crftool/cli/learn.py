@@ -183,6 +183,7 @@ class Job:
             encoder, dataset = read_training_data(
                 self.train, template, settings.begin_label, settings.min_count,
                 initial.labels if initial else (), watch)
+        census.give_back_memory()
         if len(encoder.labels) < 2:
             raise CrftoolError(f"{self.train}: only one label, '{encoder.labels[0].decode('utf-8', 'replace')}'; "
                                "the last column must hold at least two")
