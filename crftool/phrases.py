@@ -19,32 +19,35 @@ def parse_label(label):
     return tag, b"" if phrase_type == b"0" else phrase_type
 
 
-def _among(tag, tags):
-    return len(tag) == 1 and tag in tags
+def _starts(previous, tag, changed):
+    """Whether a phrase starts at the second of two tags (b"" for an unknown one); `changed`: their types differ."""
+    return (len(previous) == 1 and previous + tag in START_PAIRS or tag != b"" and tag in SINGLE_TOKEN_TAGS
+            or changed and (tag == b"" or tag not in OUTSIDE_TAGS))
 
 
-def starts_between(previous, current):
-    """Whether a phrase starts at `current`, both being (tag, type)."""
-    return (previous[0] + current[0] in START_PAIRS and len(current[0]) == 1
-            or _among(current[0], SINGLE_TOKEN_TAGS)
-            or previous[1] != current[1] and not _among(current[0], OUTSIDE_TAGS))
-
-
-def ends_between(previous, current):
-    """Whether a phrase ends at `previous`."""
-    return (previous[0] + current[0] in END_PAIRS and len(current[0]) == 1
-            or _among(previous[0], SINGLE_TOKEN_TAGS)
-            or previous[1] != current[1] and not _among(previous[0], OUTSIDE_TAGS))
+def _ends(previous, tag, changed):
+    """Whether a phrase ends at the first of two tags."""
+    return (len(previous) == 1 and previous + tag in END_PAIRS or previous != b"" and previous in SINGLE_TOKEN_TAGS
+            or changed and (previous == b"" or previous not in OUTSIDE_TAGS))
 
 
 def boundary_tables(labels):
     """(starts, ends [Y + 1][Y + 1] as bytes, types [Y]) of labels; the last row and column are the outside."""
-    parsed = [*map(parse_label, labels), (b"O", b"")]
-    distinct = list(dict.fromkeys(parsed))           # many labels, few kinds of pairs: ask once for each
-    rows = [distinct.index(pair) for pair in parsed]
+    known = [b"", *(bytes([tag]) for tag in b"BIEO" + SINGLE_TOKEN_TAGS + OUTSIDE_TAGS)]
+    parsed = [(known.index(tag) if tag in known else 0, kind) for tag, kind in [*map(parse_label, labels), (b"O", b"")]]
+    tags = bytes(tag for tag, _ in parsed)
+    of_type = {}
+    for k, (_, kind) in enumerate(parsed):
+        of_type.setdefault(kind, []).append(k)
     tables = []
-    for test in (starts_between, ends_between):
-        small = [bytes(test(a, b) for b in distinct) for a in distinct]
-        wide = [bytes(row[k] for k in rows) for row in small]
-        tables.append(b"".join(wide[k] for k in rows))
+    for test in (_starts, _ends):
+        changed, equal = ([bytes(bool(test(a, b, differ)) for b in known).ljust(256, b"\0") for a in known]
+                          for differ in (True, False))
+        rows = []
+        for tag, kind in parsed:
+            row = bytearray(tags.translate(changed[tag]))
+            for k in of_type[kind]:
+                row[k] = equal[tag][tags[k]]
+            rows.append(row)
+        tables.append(b"".join(rows))
     return *tables, [kind for _, kind in parsed[:-1]]

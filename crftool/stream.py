@@ -47,7 +47,10 @@ class Request:
 
 def make_tagger(mapped, request):
     """A kernels.tagger.Tagger for a MappedModel."""
-    starts, ends, types = boundary_tables(mapped.labels)
+    starts = ends = None
+    types = [b""] * len(mapped.labels)
+    if request.phrases:
+        starts, ends, types = boundary_tables(mapped.labels)
     writer = Writer(mapped.labels, types, request.layout, request.level, request.best > 0, request.sums,
                     request.phrases, request.entropy, request.min_confidence, request.abstain)
     return Tagger(mapped.lookup(), writer, mapped.label_table, mapped.begin_label, request.inference,

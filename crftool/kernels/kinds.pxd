@@ -4,6 +4,12 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from crftool.kernels.vector cimport operations
 
+# Bytes that somebody else keeps.
+cdef struct Text:
+    const char* start
+    int64_t size
+
+
 cdef enum:
     MAX_WIDTH = 64
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from crftool.kernels.kinds cimport Kind, Line
+from crftool.kernels.kinds cimport Kind, Line, Text
 from crftool.kernels.patterns cimport Spec
 from crftool.kernels.strings cimport StringTable
 from crftool.kernels.workspace cimport Workspace
@@ -20,7 +20,9 @@ cdef class Lookup:
     cdef int32_t* after
     cdef uint8_t* risky_before   # [sources][reach]
     cdef uint8_t* risky_after
-    cdef list paddings_before, paddings_after
+    cdef Text* text_before       # [sources][reach]  the padding itself
+    cdef Text* text_after
+    cdef bint letters_separate
     cdef uint8_t separator[256]
     cdef object _alive           # everything whose memory is used
 

@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from crftool.kernels.keys cimport KeyTable
-from crftool.kernels.kinds cimport Kind, Line, Table
+from crftool.kernels.kinds cimport Kind, Line, Table, Text
 from crftool.kernels.patterns cimport MACRO_FAILED, Macro, Spec, derive
 from crftool.kernels.strings cimport StringTable
 from crftool.kernels.vector cimport crf_prefetch
@@ -87,14 +87,17 @@ cdef class Lookup:
         self.after = <int32_t*> calloc(self.sources * reach + 1, sizeof(int32_t))
         self.risky_before = <uint8_t*> calloc(self.sources * reach + 1, 1)
         self.risky_after = <uint8_t*> calloc(self.sources * reach + 1, 1)
+        self.text_before = <Text*> calloc(self.sources * reach + 1, sizeof(Text))
+        self.text_after = <Text*> calloc(self.sources * reach + 1, sizeof(Text))
         if (self.column_of == NULL or self.is_plain == NULL or self.specs == NULL or self.before == NULL or self.after == NULL
-                or self.risky_before == NULL or self.risky_after == NULL):
+                or self.risky_before == NULL or self.risky_after == NULL or self.text_before == NULL
+                or self.text_after == NULL):
             raise MemoryError
         memset(self.separator, 0, 256)
         for byte in separators:
             self.separator[byte] = 1
-        self.paddings_before = [source[2] for source in sources]
-        self.paddings_after = [source[3] for source in sources]
+        # what a macro makes of a value has no separator that the value has not, unless letters separate
+        self.letters_separate = any(byte >= 128 or chr(byte).isalpha() for byte in separators)
         for i, (column, macro, paddings_before, paddings_after) in enumerate(sources):
             self.column_of[i], self.is_plain[i] = column, macro is None
             if macro is not None:
@@ -104,7 +107,9 @@ cdef class Lookup:
                 self.after[i * reach + d] = <int32_t> values.find(paddings_after[d])
                 self.risky_before[i * reach + d] = self._risky(paddings_before[d])
                 self.risky_after[i * reach + d] = self._risky(paddings_after[d])
-        alive = [values, unigrams, bigrams]
+                self.text_before[i * reach + d] = Text(<const char*> <bytes?> paddings_before[d], len(paddings_before[d]))
+                self.text_after[i * reach + d] = Text(<const char*> <bytes?> paddings_after[d], len(paddings_after[d]))
+        alive = [values, sources, unigrams, bigrams]
         self.unigram_texts, self.unigram_text_rows = unigrams["texts"], unigrams["text_rows"]
         self.bigram_texts, self.bigram_text_rows = bigrams["texts"], bigrams["text_rows"]
         self._kind(&self.unigrams, unigrams, alive)
@@ -189,6 +194,8 @@ cdef class Lookup:
         free(self.after)
         free(self.risky_before)
         free(self.risky_after)
+        free(self.text_before)
+        free(self.text_after)
 
     # Values -------------------------------------------------------------------------------------------------
 
@@ -199,7 +206,7 @@ cdef class Lookup:
         cdef const int64_t* field
         cdef bint watch = self.unigrams.has_texts or self.bigrams.has_texts
         for t in range(T):
-            work.risky[t] = watch and self.derives   # rare: compare what macros give as text
+            work.risky[t] = watch and self.derives and self.letters_separate
             column = -1
             for s in range(self.sources):            # sources of one column follow each other
                 if self.column_of[s] != column:
@@ -299,15 +306,16 @@ cdef class Lookup:
         index = texts.find_bytes(work.text, size)
         return -1 if index < 0 else text_rows[index]
 
-    cdef bint spell_other(self, Workspace work, int64_t* size, int64_t s, int64_t position, int64_t T) noexcept nogil:
+    cdef bint spell_other(self, Workspace work, int64_t* size, int64_t s, int64_t position,
+                          int64_t T) noexcept nogil:
         """Append padding, or what a macro gave."""
-        cdef const char* source
-        with gil:
-            if position < 0:
-                value = self.paddings_before[s][-position - 1]
-            elif position >= T:
-                value = self.paddings_after[s][position - T]
-            else:
-                value = work.overlay.text(work.ids[position * self.sources + s])
-            source = <const char*> <bytes> value
-            return work.spell(size, source, len(value))
+        cdef const char* source = NULL
+        cdef int64_t length
+        if position < 0:
+            return work.spell(size, self.text_before[s * self.reach - position - 1].start,
+                              self.text_before[s * self.reach - position - 1].size)
+        if position >= T:
+            return work.spell(size, self.text_after[s * self.reach + position - T].start,
+                              self.text_after[s * self.reach + position - T].size)
+        length = work.overlay.locate(work.ids[position * self.sources + s], &source)
+        return work.spell(size, source, length)

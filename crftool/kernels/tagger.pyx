@@ -39,17 +39,20 @@ cdef class Tagger:
 
     def __cinit__(self, Lookup lookup not None, Writer writer not None, StringTable label_table not None,
                   bint begin_label, str inference, double limit, const uint8_t[::1] allowed,
-                  const uint8_t[::1] starts not None, const uint8_t[::1] ends not None,
-                  int64_t best=0, bint posterior=False):
+                  const uint8_t[::1] starts=None, const uint8_t[::1] ends=None, int64_t best=0, bint posterior=False):
         """`limit`: entries with which a transition is kept sparse; `allowed` [Y + 1][Y + 1]: what may follow
-        what, or None; `starts`, `ends` [Y + 1][Y + 1]: where phrases do, Y being outside."""
+        what, or None; `starts`, `ends` [Y + 1][Y + 1]: where phrases do, Y being outside, if they matter."""
         self.lookup, self.writer, self.label_table = lookup, writer, label_table
         self.Y, self.begin_label, self.limit, self.allowed = len(label_table), begin_label, limit, allowed
         self.starts, self.ends, self.log_domain = starts, ends, inference == "log"
-        if starts.shape[0] != (self.Y + 1) ** 2 or ends.shape[0] != (self.Y + 1) ** 2 or writer.Y != self.Y:
+        if writer.Y != self.Y:
             raise ValueError("other labels")
         self.wishes = Wishes(best, writer.sums, posterior, writer.confidence, writer.entropy, inference == "auto",
-                             &starts[0], &ends[0])
+                             NULL, NULL)
+        if writer.confidence:
+            if starts is None or ends is None or not starts.shape[0] == ends.shape[0] == (self.Y + 1) ** 2:
+                raise ValueError("phrases of other labels")
+            self.wishes.starts, self.wishes.ends = &starts[0], &ends[0]
         self.forget_after, self.cache = 1000000, 1 << 26
 
     def workspace(self):

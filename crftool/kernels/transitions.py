@@ -51,14 +51,13 @@ def make_chain(Y, slot, lam, entries, begin, mode, pool, constraint=None, work=N
     """
     C = len(slot)
     shift = np.zeros(C)
-    np.maximum.at(shift, entries.transition, entries.weight)
-    rest = _exp(-shift)
     with np.errstate(invalid="ignore"):              # weights beyond numbers become NaN, and are refused
+        np.maximum.at(shift, entries.transition, entries.weight)
         below = shift[entries.transition] - entries.weight
-    factor = _exp(-below)
+        spread = shift.copy()                        # of a sparse transition: from its largest weight, or 0
+        np.maximum.at(spread, entries.transition, np.where(np.isposinf(below), 0.0, below))
+    rest, factor = _exp(-shift), _exp(-below)
     excess = factor - rest[entries.transition]
-    spread = shift.copy()                            # of a sparse transition: from its largest weight, or 0
-    np.maximum.at(spread, entries.transition, np.where(np.isposinf(below), 0.0, below))
     by_label = np.lexsort((entries.previous, entries.label, entries.transition))
     by_weight = np.lexsort((entries.label, -entries.weight, entries.previous, entries.transition))
     by_previous = np.lexsort((entries.label, entries.previous, entries.transition))

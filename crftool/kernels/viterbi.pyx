@@ -330,7 +330,7 @@ cdef class BestPaths:
                 return -1
             self._draw(links, T, found, &detour)
             self.scores[found] = best - detour.loss
-            for t in range(detour.position, 0, -1):
+            for t in range(detour.position if found + 1 < n else 0, 0, -1):
                 y, previous = self.paths[found * T + t], self.paths[found * T + t - 1]
                 delta = self.delta + (t - 1) * Y
                 for i in range(Y):

@@ -1,16 +1,12 @@
 from libc.stdint cimport int32_t, int64_t
 
+from crftool.kernels.kinds cimport Text
 from crftool.kernels.workspace cimport Workspace
 
 cdef enum:
     CONLL = 0
     LABELS = 1
     JSON = 2
-
-
-cdef struct Text:
-    const char* start
-    int64_t size
 
 
 cdef class Writer:

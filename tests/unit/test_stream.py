@@ -12,6 +12,7 @@ from crftool.corpus.dataset import read_training_data
 from crftool.corpus.template import Template
 from crftool.corpus.rules import allowed_pairs
 from crftool.errors import DataError, NumericError
+from crftool.evaluate import score
 from crftool.kernels.pool import Pool
 from crftool.model.mapped import MappedModel
 from crftool.model.model import Model
@@ -227,6 +228,23 @@ def test_transitions_are_dropped_in_time(tmp_path, mode):
     tagger.cache = 1
     out = tagger.tag((tmp_path / "test").read_bytes(), tagger.workspace(), 3)[3]
     assert out == in_full(mapped, str(tmp_path / "test"), level=2, inference=mode)
+
+
+def test_boundaries_are_those_of_evaluation():
+    """A phrase of one label starts and ends where the scorer, which walks over tokens, finds it."""
+    rng = random.Random(3)
+    labels = [b"B-NP", b"I-NP", b"E-NP", b"B-VP", b"I-VP", b"O", b"O-X", b".", b"[", b"]-NP", b"B", b"I", b"E", b"N", b"S-NP",
+              b"BI-NP", b"", b"I-0", b"-NP", b".-NP"]
+    starts, ends, types = stream.boundary_tables(labels)
+    Y = len(labels)
+    for _ in range(300):
+        path = [rng.randrange(Y) for _ in range(rng.randrange(1, 6))]
+        counts = score(np.array(path), np.array(path), np.array([0, len(path)]), labels)
+        around = [Y, *path, Y]
+        found = [types[b] for a, b in zip(around, around[1:-1]) if starts[a * (Y + 1) + b]]
+        assert len(found) == counts.phrases.found
+    for table in (starts, ends):
+        assert set(table) <= {0, 1} and len(table) == (Y + 1) ** 2
 
 
 def test_phrases_that_nothing_ends_stop_with_their_sequence():
