@@ -21,8 +21,9 @@ DIRECTIVES = {
     "embedsignature": True,
 }
 
-KERNELS = ["vector", "strings", "keys", "scan", "chain", "queries", "viterbi", "scoring", "gradient", "history", "proximal", "stochastic", "workspace", "tagger"]
-HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing")]
+KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "queries", "viterbi", "scoring", "gradient",
+           "history", "proximal", "stochastic", "workspace", "lookup", "blocks", "decoding", "writing", "tagger"]
+HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing", "utf8", "numbers")]
 
 
 class BuildKernels(build_ext):

@@ -22,7 +22,7 @@ import numpy as np
 from crftool.corpus.dataset import Dataset, FeatureSpace
 from crftool.decode import Lattices
 from crftool.kernels.pool import Pool
-from crftool.kernels.transitions import largest_sparse
+from crftool.kernels.sparsity import largest_sparse
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import LogLoss
 

@@ -21,6 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "templates" / "chunking.template"
+OUTPUTS = [(), ("-v", "1"), ("-v", "2"), ("-n", "1"), ("-n", "5"), ("--format", "json"), ("--format", "json", "-v", "1"),
+           ("--format", "json", "-v", "2"), ("--posterior",), ("--constrain", "iob2"), ("--force-column", "2"),
+           ("--min-confidence", "0.9"), ("--phrase-confidence",), ("--inference", "log", "-v", "1")]
 PEER_SEQUENCES = 4_000               # of the many copies: a peer needs no more to show its speed
 
 
@@ -106,6 +109,15 @@ def crfsuite_seconds(corpus, sequences):
     return time.perf_counter() - start
 
 
+def outputs(model, file, tokens, repeats):
+    """Tokens per second of every kind of output, one and two threads."""
+    print(f"{'output':28} {'1 thread':>12} {'2 threads':>12}")
+    for options in OUTPUTS:
+        best = [min(timed(crftool("tag", "-p", threads, "-m", model, *options, file))[0] for _ in range(repeats))
+                for threads in (1, 2)]
+        print(f"{' '.join(options) or '(plain)':28} {tokens / best[0]:12,.0f} {tokens / best[1]:12,.0f}", flush=True)
+
+
 def peers(corpus, sequences):
     tokens = sum(map(len, sequences))
     for name, module, package, seconds in (("Wapiti", "wapiti", "libwapiti", wapiti_seconds),
@@ -146,6 +158,7 @@ def main():
             size = (scratch / name).stat().st_size
             print(f"{f'crftool, {name}, {threads} threads':28} {tokens / statistics.median(seconds):12,.0f} {spread:>24} "
                   f"{memory / 1e6:6.0f} {size / 1e6:14.1f} {seconds_to_first_output(scratch / name):12.3f}s")
+        outputs(scratch / "l2", scratch / "test.txt", tokens, options.repeats)
     start = min(timed([sys.executable, "-c", "import click"])[0] for _ in range(5))
     print(f"for comparison: python -c 'import click' {start:.3f} s")
     peers(corpus, (sequences * options.copies)[:PEER_SEQUENCES])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crftool.errors import NumericError
-from crftool.kernels import chain, queries, viterbi
+from crftool.kernels import chain, queries, vector, viterbi
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,10 @@ class Lattices:
         """[S]  entropy of p(y | x) in nats."""
         data = self.dataset
         out = np.full(data.S, np.nan)
-        if not self.chain.log_domain:
-            self.pool.run(queries.entropies, self.chain, self.mu, data.transition, data.offsets, out)
-        for s in np.flatnonzero(np.isnan(out)):
-            out[s] = self._entropy_in_log_domain(s)
+        self.pool.run(queries.entropies, self.chain, self.mu, data.transition, data.offsets, out)
+        if np.isnan(out).any():
+            self.pool.run(queries.entropies, self._in_log_domain(), self.mu, data.transition, data.offsets, out)
         return out
-
-    def _entropy_in_log_domain(self, s):
-        """By the chain rule: -sum p(y_1) log p(y_1) - sum p(y', y) log p(y | y')."""
-        pairs = self.pair_marginals(s)
-        before = pairs.sum(axis=2)[1:]                               # [T - 1][Y]  p(y_{t-1})
-        single = self.marginals()[0][self.dataset.offsets[s]]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(pairs[1:] > 0.0, pairs[1:] * np.log(pairs[1:] / before[:, :, None]), 0.0)
-            first = np.where(single > 0.0, single * np.log(single), 0.0)
-        return -float(terms.sum() + first.sum())
 
     def segment_probabilities(self, labels, segments, starts, ends):
         """[M]  p(the segment is exactly right | x) of segments [M][2] (first and last token, in order).
@@ -109,8 +98,11 @@ class Lattices:
         arguments = (self.mu, data.transition, data.offsets, labels, bounds, segments,
                      starts.astype(np.uint8), ends.astype(np.uint8), out)
         self.pool.run(queries.segment_probabilities, self.chain, *arguments)
-        if np.isnan(out).any():
+        failed = np.isnan(out)
+        if failed.any():
+            scaled = out.copy()
             self.pool.run(queries.segment_probabilities, self._in_log_domain(), *arguments)
+            out[~failed] = scaled[~failed]
         return out
 
     def path_scores(self, labels):
@@ -121,10 +113,10 @@ class Lattices:
     def best_paths(self, s, n):
         """(paths [m][T], scores [m]) of the m <= n best labellings of sequence s, best first."""
         start, end = self.dataset.offsets[s], self.dataset.offsets[s + 1]
-        n = min(n, self.Y ** min(int(end - start), 64))
-        paths, scores = np.empty((n, end - start), np.int32), np.empty(n)
-        found = viterbi.best_paths(self.chain, self.mu[start:end], self.dataset.transition[start:end], paths, scores)
-        return paths[:found], scores[:found]
+        paths, scores = viterbi.best_paths(self.chain, self.mu[start:end], self.dataset.transition[start:end],
+                                           min(n, 1 << 40))
+        scores = np.frombuffer(scores)
+        return np.frombuffer(paths, np.int32).reshape(len(scores), end - start), scores
 
 
 def decode(lattices, posterior=False, probabilities=False):
@@ -133,7 +125,7 @@ def decode(lattices, posterior=False, probabilities=False):
         return Decoded(lattices.viterbi()[0], None, None)
     marginals, log_z = lattices.marginals()
     labels = marginals.argmax(axis=1).astype(np.int32) if posterior else lattices.viterbi()[0]
-    return Decoded(labels, np.exp(lattices.path_scores(labels) - log_z), marginals)
+    return Decoded(labels, _exp(lattices.path_scores(labels) - log_z), marginals)
 
 
 def decode_best(lattices, n):
@@ -142,5 +134,12 @@ def decode_best(lattices, n):
     lists = []
     for s in range(lattices.dataset.S):
         paths, scores = lattices.best_paths(s, n)
-        lists.append(list(zip(paths, np.exp(scores - log_z[s]))))
+        lists.append(list(zip(paths, _exp(scores - log_z[s]))))
     return lists, marginals
+
+
+def _exp(x):
+    """exp by our own kernel: the same bits on every machine."""
+    out = np.empty(len(x))
+    vector.exp(x, out)
+    return out

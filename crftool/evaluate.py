@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from crftool.phrases import END_PAIRS, OUTSIDE_TAGS, SINGLE_TOKEN_TAGS, START_PAIRS, parse_label
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -199,14 +201,6 @@ _KNOWN_TAGS = b"BIEO.[]"
 _OTHER_TAG = len(_KNOWN_TAGS)
 _TAG_CODES = len(_KNOWN_TAGS) + 1
 
-# A phrase starts / ends between the first and the second of two adjacent tags,
-# whatever their types.  The pairs that are missing (E B, for one) are missing
-# in conlleval: there only a change of type makes a difference.
-_START_PAIRS = (b"BB", b"IB", b"OB", b"OI", b"EE", b"EI", b"OE")
-_END_PAIRS = (b"BB", b"BO", b"IB", b"IO", b"EE", b"EI", b"EO")
-_SINGLE_TOKEN_TAGS = b"[]"
-_OUTSIDE_TAGS = b"O."
-
 
 def _pair_table(pairs: Iterable[bytes]) -> np.ndarray:
     table = np.zeros((_TAG_CODES, _TAG_CODES), dtype=bool)
@@ -221,14 +215,14 @@ def _tag_set(tags: bytes) -> np.ndarray:
     return members
 
 
-_SINGLE_TOKEN = _tag_set(_SINGLE_TOKEN_TAGS)  # [_TAG_CODES]
-_INSIDE = ~_tag_set(_OUTSIDE_TAGS)  # [_TAG_CODES], true for unknown tags too
+_SINGLE_TOKEN = _tag_set(SINGLE_TOKEN_TAGS)  # [_TAG_CODES]
+_INSIDE = ~_tag_set(OUTSIDE_TAGS)  # [_TAG_CODES], true for unknown tags too
 
 # Indexed by [previous tag, current tag].  The *_ON_CHANGE tables hold when the
 # types of the two tokens differ, the plain ones when they are equal.
-_STARTS = _pair_table(_START_PAIRS) | _SINGLE_TOKEN[None, :]
+_STARTS = _pair_table(START_PAIRS) | _SINGLE_TOKEN[None, :]
 _STARTS_ON_CHANGE = _STARTS | _INSIDE[None, :]
-_ENDS = _pair_table(_END_PAIRS) | _SINGLE_TOKEN[:, None]
+_ENDS = _pair_table(END_PAIRS) | _SINGLE_TOKEN[:, None]
 _ENDS_ON_CHANGE = _ENDS | _INSIDE[:, None]
 
 
@@ -241,13 +235,6 @@ _START_TABLE = _flat_by_change(_STARTS, _STARTS_ON_CHANGE)
 _END_TABLE = _flat_by_change(_ENDS, _ENDS_ON_CHANGE)
 
 
-def _parse_label(label: bytes) -> tuple[bytes, bytes]:
-    """Split a label into its tag and its type."""
-    tag, _, phrase_type = label.partition(b"-")
-    # conlleval tests the type for truth, and in Perl the text "0" is false.
-    return tag, b"" if phrase_type == b"0" else phrase_type
-
-
 class _LabelTable(NamedTuple):
     """What scoring needs to know of each label; row K is the outside token."""
 
@@ -258,7 +245,7 @@ class _LabelTable(NamedTuple):
 
 
 def _label_table(labels: Sequence[bytes]) -> _LabelTable:
-    parsed = [_parse_label(label) for label in labels]
+    parsed = [parse_label(label) for label in labels]
     parsed.append((b"O", b""))
     text_numbers: dict[tuple[bytes, bytes], int] = {}
     type_numbers: dict[bytes, int] = {b"": 0}
@@ -293,27 +280,6 @@ def _find_phrases(ids: np.ndarray, offsets: np.ndarray, table: _LabelTable) -> _
     changed = types[:-1] != types[1:]  # [M - 1]
     cell = (changed * _TAG_CODES + tags[:-1]) * _TAG_CODES + tags[1:]  # [M - 1]
     return _Phrases(types, _START_TABLE[cell], _END_TABLE[cell])
-
-
-def boundaries(labels: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """(starts, ends) [K][K]: whether a phrase starts or ends between two labels."""
-    table = _label_table(labels)
-    tags, types = table.tag[:-1], table.type[:-1]
-    changed = types[:, None] != types[None, :]
-    cell = (changed * _TAG_CODES + tags[:, None]) * _TAG_CODES + tags[None, :]
-    return _START_TABLE[cell], _END_TABLE[cell]
-
-
-def phrases(ids: np.ndarray, offsets: np.ndarray, labels: Sequence[bytes]) -> tuple[np.ndarray, list[bytes]]:
-    """(spans [P][2], types [P]): first and last token, and type, of every phrase, in order."""
-    table = _label_table(labels)
-    found = _find_phrases(np.asarray(ids), np.asarray(offsets), table)
-    first = np.flatnonzero(found.starts) + 1         # padded positions: sequence s is shifted by s + 1
-    ends = np.flatnonzero(found.ends)
-    last = ends[np.minimum(np.searchsorted(ends, first), max(0, len(ends) - 1))] if len(ends) else first
-    sequence = np.searchsorted(offsets + np.arange(len(offsets)), first, side="right") - 1
-    spans = np.stack((first, last), axis=1) - (sequence + 1)[:, None]
-    return spans.astype(np.int64), [table.type_names[t] for t in found.types[first]]
 
 
 def _correct_phrase_types(gold: _Phrases, predicted: _Phrases) -> np.ndarray:

@@ -4,7 +4,7 @@ import os
 
 import click
 
-from crftool.cli.options import (available_cores, chosen_inference, constrain_option, inference_options, make_pool,
+from crftool.cli.options import (available_cores, chosen_inference, constrain_option, inference_options,
                                  threads_option, write_output)
 
 
@@ -57,38 +57,21 @@ def command(model, files, level, nbest, posterior, constrain, force_column, min_
             raise click.UsageError(f"{option} speaks of one labelling; it cannot go with --nbest.")
     inference = chosen_inference(inference, log_domain)
 
+    from crftool.corpus.rules import allowed_pairs, read_rules
     from crftool.files import check_writable, write_atomically
     from crftool.model.mapped import MappedModel
-    from crftool.stream import MOST_LABELS, tag_stream
+    from crftool.stream import Request, tag_stream
 
     if output:
         check_writable(output)
-    mapped, files = MappedModel.load(model), files or ("-",)
-    compiled = not (nbest or posterior or constrain or mapped.rules or min_confidence or phrase_confidence
-                    or force_column is not None or layout == "json" or inference != "auto")
-    if compiled and len(mapped.labels) <= MOST_LABELS:
-        pieces = tag_stream(mapped, files, layout == "labels", threads or available_cores(), level)
-    else:
-        as_json = layout == "json" and level > 0 and not nbest
-        pieces = _in_full(mapped, files, layout, level, constrain, threads, dict(
-            best=nbest or 0, posterior=posterior, inference=inference, force_column=force_column,
-            min_confidence=min_confidence, abstain=os.fsencode(abstain),
-            phrase_confidence=phrase_confidence or as_json, entropy=as_json))
+    mapped = MappedModel.load(model)
+    allowed = (allowed_pairs(read_rules(constrain), mapped.labels, constrain) if constrain
+               else mapped.allowed_pairs())
+    pieces = tag_stream(mapped, files or ("-",), Request(
+        layout, level, nbest or 0, posterior, inference, allowed, force_column, min_confidence, os.fsencode(abstain),
+        phrase_confidence), threads or available_cores())
     if output:
         write_atomically(output, pieces)
         return
     for piece in pieces:
         write_output(piece)
-
-
-def _in_full(mapped, files, layout, level, constrain, threads, wishes):
-    """Pieces of output with all that can be asked for."""
-    from crftool.corpus.constraints import make_constraint, read_rules
-    from crftool.formats import WRITERS
-    from crftool.model.model import Model
-    from crftool.tagging import Request, tag_files
-
-    model = Model(mapped)
-    constraint = make_constraint(read_rules(constrain), model.labels, constrain) if constrain else model.constraint
-    return tag_files(model, files, WRITERS[layout](model.labels, level), make_pool(threads),
-                     Request(constraint=constraint, **wishes))

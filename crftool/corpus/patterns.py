@@ -8,11 +8,10 @@ r"""The small pattern language of %t and %m, as Wapiti has it, on characters ins
     item?        the item or nothing, the item if that will do
     ^ first, $ last: start and end of the value
 
-Everything else stands for itself. Patterns run once per distinct value. Those without letter classes are
-handed to `re`, which means the same by them and is faster; the others are matched here, by backtracking.
+Everything else stands for itself. Patterns run once per distinct value, compiled (kernels.patterns). Here is
+the parser, and the same search in Python, for the few values that need it.
 """
 
-import re
 import unicodedata
 
 CLASSES = {
@@ -26,13 +25,21 @@ CLASSES = {
 }
 # Special in most regular expressions, ordinary here: worth a word to whoever expects the former.
 USUAL_SPECIALS = "[](){}|+"
-IN_RE = {"d": r"\d", "D": r"\D", "s": r"\s", "S": r"\S"}           # classes that `re` has too
-MAX_REPEATS = 8                      # with more, the backtracking of `re` might explode
 MAX_ITEMS = 200                      # a bound for the depth of backtracking
 
 
 class PatternSyntaxError(ValueError):
     pass
+
+
+def _test(character, kind):
+    """What tells whether a character fits an item."""
+    if kind == ".":
+        return lambda c: True
+    if not kind:
+        return character.__eq__
+    test = CLASSES[kind.lower()]
+    return test if kind in CLASSES else lambda c: not test(c)
 
 
 class Pattern:
@@ -41,61 +48,46 @@ class Pattern:
     def __init__(self, text):
         self.text = text
         self.surprises = []          # unescaped characters that other pattern languages treat as special
-        self._from_start = text.startswith("^")
-        self._to_end = False
-        self._items = []             # (test of one character, "" or "*" or "?")
-        self._in_re = []             # the same for `re`; None: it cannot say it
-        self._parse(text[1:] if self._from_start else text)
-        self._re = None
-        if None not in self._in_re and sum(repeat != "" for _, repeat in self._items) <= MAX_REPEATS:
-            self._re = re.compile((r"\A" if self._from_start else "") + "".join(self._in_re)
-                                  + (r"\Z" if self._to_end else ""), re.DOTALL)
+        self.items = []              # (character, letter of a class or "." or "", "" or "*" or "?")
+        self.from_start = text.startswith("^")
+        self.to_end = False
+        self._parse(text[1:] if self.from_start else text)
+        self._tests = [(_test(character, kind), repeat) for character, kind, repeat in self.items]
 
     def _parse(self, text):
         i = 0
         while i < len(text):
             if text[i] == "$" and i == len(text) - 1:
-                self._to_end = True
+                self.to_end = True
                 return
             if text[i] in "*?":
                 raise PatternSyntaxError(f"nothing for the '{text[i]}' to repeat")
             if text[i] == "\\":
                 if i + 1 == len(text):
                     raise PatternSyntaxError("a backslash at the end")
-                test = self._escape(text[i + 1])
-                known = IN_RE.get(text[i + 1], None if text[i + 1].lower() in CLASSES else re.escape(text[i + 1]))
+                character = text[i + 1]
+                kind = character if character.lower() in CLASSES else ""
                 i += 2
             else:
                 if text[i] in USUAL_SPECIALS:
                     self.surprises.append(text[i])
-                test = (lambda c: True) if text[i] == "." else text[i].__eq__
-                known = "." if text[i] == "." else re.escape(text[i])
+                character, kind = text[i], "." if text[i] == "." else ""
                 i += 1
             repeat = text[i] if i < len(text) and text[i] in "*?" else ""
             i += len(repeat)
-            self._items.append((test, repeat))
-            self._in_re.append(known and known + {"*": "*?", "?": "?", "": ""}[repeat])
-            if len(self._items) > MAX_ITEMS:
+            self.items.append((character, kind, repeat))
+            if len(self.items) > MAX_ITEMS:
                 raise PatternSyntaxError(f"more than {MAX_ITEMS} items")
-
-    @staticmethod
-    def _escape(letter):
-        if letter in CLASSES:
-            return CLASSES[letter]
-        if letter.lower() in CLASSES:
-            test = CLASSES[letter.lower()]
-            return lambda c: not test(c)
-        return letter.__eq__
 
     def _match(self, k, text, position, known):
         """Where a match of the items from k ends that starts at `position`; -1 if there is none.
 
         `known` holds the answers found so far, so that no way is tried twice.
         """
-        if k == len(self._items):
-            return -1 if self._to_end and position < len(text) else position
+        if k == len(self.items):
+            return -1 if self.to_end and position < len(text) else position
         if (k, position) not in known:
-            test, repeat = self._items[k]
+            test, repeat = self._tests[k]
             here = position < len(text) and test(text[position])
             if repeat == "*":
                 end, at = self._match(k + 1, text, position, known), position
@@ -111,14 +103,8 @@ class Pattern:
 
     def search(self, text):
         """The leftmost match, or None."""
-        if self._re is not None:
-            found = self._re.search(text)
-            return found and found[0]
-        return self._search(text)
-
-    def _search(self, text):
         known = {}
-        for start in range(1 if self._from_start else len(text) + 1):
+        for start in range(1 if self.from_start else len(text) + 1):
             end = self._match(0, text, start, known)
             if end >= 0:
                 return text[start:end]

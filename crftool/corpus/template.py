@@ -17,6 +17,7 @@ from crftool.corpus.patterns import Pattern, PatternSyntaxError
 from crftool.corpus.reader import display_name
 from crftool.errors import DataError
 from crftool.kernels.keys import MAX_FIELDS
+from crftool.kernels.patterns import Macro
 
 MACRO = re.compile(
     rb"""%(?P<command>[xXtTmM])
@@ -51,6 +52,13 @@ class Source:
         if self.lower:
             text = text.lower()
         return text.encode("utf-8", "surrogateescape")
+
+    def macro(self):
+        """The same, compiled: a kernels.patterns.Macro; None for a column as it is."""
+        if self.command == "x":
+            return None
+        pattern = compiled_pattern(self.pattern or "")
+        return Macro(self.command, self.lower, pattern.items, pattern.from_start, pattern.to_end, self.derive)
 
     def padding(self, distance):
         """The value `distance` tokens before the start (negative) or after the end of a sequence."""

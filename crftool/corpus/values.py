@@ -18,6 +18,7 @@ class ValueIndex:
     def __init__(self, template, known=None):
         """`known`: the frozen values of a model; others get ids beyond them."""
         self.sources = template.sources
+        self._macros = [source.macro() for source in template.sources]
         self._reach = template.reach
         self.known = known
         self._start()
@@ -46,15 +47,12 @@ class ValueIndex:
         return ids
 
     def _derive(self, i, ids):
-        source = self.sources[i]
-        if source.command == "x":
+        if self._macros[i] is None:
             return ids
         derived = self._derived[i]
         if len(derived) < len(self.table):
             derived = np.full(2 * len(self.table), UNKNOWN, np.int32)
             derived[:len(self._derived[i])] = self._derived[i]
             self._derived[i] = derived
-        distinct = np.unique(ids)
-        for value in distinct[derived[distinct] == UNKNOWN]:
-            derived[value] = self.table.intern(source.derive(self.table.text(int(value))))
+        self._macros[i].of(self.table, ids, derived)
         return derived[ids]

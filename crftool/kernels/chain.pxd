@@ -11,7 +11,7 @@ cdef struct Links:
     const double* lam            # [D][R][Y]
     const double* psi            # [D][Y][P]  exp(lam - shift)
     const double* psi_t          # [D][Y][P]  transposed
-    const double* shift          # [C]
+    const double* shift          # [C]  NaN: weights differ too much for the scaled recursion
     const double* rest           # [C]  exp(-shift): psi of the pairs that have no entry
     const int64_t* into          # [C * Y + 1]  entries by label: bounds
     const int32_t* previous      # [entries]    their previous label, rising
@@ -28,7 +28,6 @@ cdef struct Links:
     const double* start          # [Y]     added to the scores of a first position, or NULL
     const double* end            # [Y]     added to those of a last position, or NULL
     bint constrained             # some pairs or boundary labels are forbidden (-inf)
-    bint wide                    # weights differ too much for the scaled recursion
 
 
 cdef class Chain:
@@ -45,6 +44,11 @@ cdef double forward_backward(
 cdef double forward_backward_log(
     const Links* links, int64_t T, const int32_t* transition,
     double* u, double* alpha, double* p, double* work) noexcept nogil
+
+cdef bint too_wide(double spread, bint constrained) noexcept nogil
+
+cdef double exponentiate_block(
+    int64_t Y, int64_t P, const double* lam, double* psi, double* psi_t, double* shift) noexcept nogil
 
 cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil
 

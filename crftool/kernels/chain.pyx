@@ -87,7 +87,7 @@ cdef class Chain:
         self.links.begin = NULL if begin is None else &begin[0, 0]
         self.links.start = NULL if start is None else &start[0]
         self.links.end = NULL if end is None else &end[0]
-        self.links.constrained, self.links.wide = constrained, False
+        self.links.constrained = constrained
 
     def _check(self):
         """Shapes that fit each other; the recursions rely on it."""
@@ -105,11 +105,12 @@ cdef class Chain:
             raise ValueError("arrays of a chain do not fit each other")
 
     def judge(self, const double[::1] spread):
-        """Let the scaled recursion refuse weights that differ too much."""
+        """Let the scaled recursion refuse transitions whose weights differ too much: their shift is NaN."""
         cdef int64_t c
+        cdef double[::1] shift = self._memory["shift"]
         for c in range(spread.shape[0]):
-            if not spread[c] <= (CONSTRAINED_SPREAD if self.links.constrained else SPREAD):
-                self.links.wide = True
+            if too_wide(spread[c], self.links.constrained):
+                shift[c] = NAN
 
     def __getattr__(self, name):
         """The arrays, by name."""
@@ -119,6 +120,36 @@ cdef class Chain:
             raise AttributeError(name) from None
 
 
+cdef bint too_wide(double spread, bint constrained) noexcept nogil:
+    """Whether the scaled recursion must refuse a transition whose finite weights differ by so much."""
+    return not spread <= (CONSTRAINED_SPREAD if constrained else SPREAD)
+
+
+cdef double exponentiate_block(
+    int64_t Y, int64_t P, const double* lam, double* psi, double* psi_t, double* shift) noexcept nogil:
+    """psi [Y][P] = exp(lam - shift) and its transpose, shift being the largest lam; how much the finite lam
+    differ."""
+    cdef int64_t i, j
+    cdef double lowest
+    shift[0] = operations().maximum(Y * Y, lam)
+    if not isfinite(shift[0]):
+        shift[0] = 0.0                               # nothing but forbidden pairs
+    lowest = operations().minimum(Y * Y, lam)
+    if lowest == -INFINITY:
+        lowest = shift[0]
+        for i in range(Y * Y):
+            if -INFINITY < lam[i] < lowest:
+                lowest = lam[i]
+    for i in range(Y):
+        operations().exp_shifted(Y, lam + i * Y, shift[0], psi + i * P)
+        for j in range(Y, P):
+            psi[i * P + j] = psi_t[i * P + j] = 0.0
+    for i in range(Y):
+        for j in range(Y):
+            psi_t[j * P + i] = psi[i * P + j]
+    return shift[0] - lowest
+
+
 def exponentiate(
     Chain chain, double[:, :, ::1] psi, double[:, :, ::1] psi_t,
     double[::1] shift,           # out [C]  its largest lam
@@ -126,9 +157,7 @@ def exponentiate(
     int64_t[::1] counter,
 ):
     """psi = exp(lam - shift) of every dense transition, once."""
-    cdef int64_t c, i, j, d, Y = chain.Y, P = chain.links.P
-    cdef double lowest
-    cdef const double* lam
+    cdef int64_t c, d
     with nogil:
         while True:
             c = crf_next_task(&counter[0])
@@ -137,24 +166,8 @@ def exponentiate(
             d = chain.links.slot[c]
             if d < 0:
                 continue
-            lam = chain.links.lam + d * chain.links.stride
-            shift[c] = operations().maximum(Y * Y, lam)
-            if not isfinite(shift[c]):
-                shift[c] = 0.0                       # nothing but forbidden pairs
-            lowest = operations().minimum(Y * Y, lam)
-            if lowest == -INFINITY:
-                lowest = shift[c]
-                for i in range(Y * Y):
-                    if -INFINITY < lam[i] < lowest:
-                        lowest = lam[i]
-            spread[c] = shift[c] - lowest
-            for i in range(Y):
-                operations().exp_shifted(Y, lam + i * Y, shift[c], &psi[d, i, 0])
-                for j in range(Y, P):
-                    psi[d, i, j] = psi_t[d, i, j] = 0.0
-            for i in range(Y):
-                for j in range(Y):
-                    psi_t[d, j, i] = psi[d, i, j]
+            spread[c] = exponentiate_block(chain.Y, chain.links.P, chain.links.lam + d * chain.links.stride,
+                                           &psi[d, 0, 0], &psi_t[d, 0, 0], &shift[c])
 
 
 # One step -------------------------------------------------------------------------------------------------
@@ -241,7 +254,7 @@ cdef double forward_position(
     cdef bint constrained = links.constrained
     add_boundaries(links, T, t, transition, u)
     largest = op.maximum(Y, u)
-    if links.wide or not isfinite(largest):
+    if not isfinite(largest):
         return NAN
     if op.minimum(Y, u) == -INFINITY:
         constrained = True

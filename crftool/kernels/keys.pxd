@@ -11,5 +11,6 @@ cdef class KeyTable:
 
     cdef int64_t find_key(self, const int32_t* key) noexcept nogil
     cdef int64_t intern_key(self, const int32_t* key) noexcept nogil
+    cdef void clear(self) noexcept nogil
     cdef int64_t _probe(self, uint32_t tag, int64_t start, const int32_t* key) noexcept nogil
     cdef bint _grow_slots(self) noexcept nogil

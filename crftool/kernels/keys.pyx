@@ -7,7 +7,7 @@ lies.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from "hashing.h":
     uint64_t crf_hash_ids(const int32_t* ids, int width) noexcept nogil
@@ -108,6 +108,11 @@ cdef class KeyTable:
                 out[i] = <int32_t> index
         if index < 0:
             raise MemoryError("too many distinct observations")
+
+    cdef void clear(self) noexcept nogil:
+        """Forget all keys; not for a frozen table."""
+        self.n = 0
+        memset(self.slots, 0, self.slot_capacity * 2 * sizeof(uint32_t))
 
     cdef int64_t _probe(self, uint32_t tag, int64_t start, const int32_t* key) noexcept nogil:
         """The slot that holds `key`, or the empty slot where it belongs."""

@@ -13,6 +13,7 @@ cdef class StringTable:
 
     cdef int64_t find_bytes(self, const char* text, int64_t length) noexcept nogil
     cdef int64_t intern_bytes(self, const char* text, int64_t length) noexcept nogil
+    cdef int64_t locate(self, int64_t index, const char** text) noexcept nogil
     cdef int64_t _probe(self, uint32_t tag, int64_t start, const char* text, int64_t length) noexcept nogil
     cdef bint _grow_slots(self) noexcept nogil
     cdef bint _append(self, const char* text, int64_t length) noexcept nogil

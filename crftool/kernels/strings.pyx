@@ -84,6 +84,14 @@ cdef class StringTable:
         index -= self.first
         return self.blob[self.bounds[index]:self.bounds[index + 1]]
 
+    cdef int64_t locate(self, int64_t index, const char** text) noexcept nogil:
+        """Length of the string with this id, which must exist, and where it lies for now."""
+        if index < self.first:
+            return self.parent.locate(index, text)
+        index -= self.first
+        text[0] = self.blob + self.bounds[index]
+        return self.bounds[index + 1] - self.bounds[index]
+
     def find(self, const unsigned char[::1] text not None):
         """The id of `text`, or -1."""
         return self.find_bytes(<const char*> &text[0] if text.shape[0] else NULL, text.shape[0])

@@ -1,29 +1,11 @@
-"""Which transitions are kept dense and which sparse, and the Chain made of them.
-
-A transition with few non-zero weights is cheaper as a list of entries than as a block; where the line
-lies was measured (benchmarks/kernels.py).
-"""
+"""Which transitions are kept dense and which sparse, and the Chain made of them."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from crftool.kernels import chain, vector
-
-MODES = ("auto", "scaled", "sparse", "log")
-# A sparse step of forward-backward costs about as much for each entry as a dense one for ENTRY_COST pairs,
-# and for each label as for LABEL_COST pairs.
-ENTRY_COST = 5.5
-LABEL_COST = 36.0
-
-
-def largest_sparse(Y, mode):
-    """The largest number of entries with which a transition is kept sparse."""
-    if mode == "sparse":
-        return Y * Y
-    if mode == "auto":
-        return (Y * Y - LABEL_COST * Y) / ENTRY_COST
-    return -1
+from crftool.kernels.sparsity import largest_sparse
 
 
 @dataclass(frozen=True)
@@ -69,14 +51,13 @@ def make_chain(Y, slot, lam, entries, begin, mode, pool, constraint=None, work=N
     """
     C = len(slot)
     shift = np.zeros(C)
-    np.maximum.at(shift, entries.transition, entries.weight)
-    rest = _exp(-shift)
     with np.errstate(invalid="ignore"):              # weights beyond numbers become NaN, and are refused
+        np.maximum.at(shift, entries.transition, entries.weight)
         below = shift[entries.transition] - entries.weight
-    factor = _exp(-below)
+        spread = shift.copy()                        # of a sparse transition: from its largest weight, or 0
+        np.maximum.at(spread, entries.transition, np.where(np.isposinf(below), 0.0, below))
+    rest, factor = _exp(-shift), _exp(-below)
     excess = factor - rest[entries.transition]
-    spread = shift.copy()                            # of a sparse transition: from its largest weight, or 0
-    np.maximum.at(spread, entries.transition, np.where(np.isposinf(below), 0.0, below))
     by_label = np.lexsort((entries.previous, entries.label, entries.transition))
     by_weight = np.lexsort((entries.label, -entries.weight, entries.previous, entries.transition))
     by_previous = np.lexsort((entries.label, entries.previous, entries.transition))
@@ -106,15 +87,20 @@ def chain_of_blocks(lam, mode, pool, constraint=None, work=None):
         lam = lam.copy()
         lam[:, :Y][:, ~constraint.pairs] = -np.inf
     begin = np.ascontiguousarray(lam[:, Y]) if R > Y else None
-    slot, entries = np.arange(C), Entries.none()
-    limit = largest_sparse(Y, mode)
+    slot, entries = split_blocks(lam[:, :Y], largest_sparse(Y, mode))
+    return make_chain(Y, slot, lam, entries, begin, mode, pool, constraint, work)
+
+
+def split_blocks(lam, limit):
+    """(slot [C], Entries) of blocks lam [C][Y][Y], of which those with at most `limit` entries turn sparse."""
+    slot, entries = np.arange(len(lam)), Entries.none()
     if limit >= 0:
-        sparse = np.count_nonzero(lam[:, :Y].reshape(C, -1), axis=1) <= limit
+        sparse = np.count_nonzero(lam, axis=(1, 2)) <= limit
         slot = np.where(sparse, -1, slot)
         which = np.flatnonzero(sparse)
-        transition, previous, label = np.nonzero(lam[which, :Y])
+        transition, previous, label = np.nonzero(lam[which])
         entries = Entries(which[transition], previous, label, lam[which[transition], previous, label])
-    return make_chain(Y, slot, lam, entries, begin, mode, pool, constraint, work)
+    return slot, entries
 
 
 def _bounds(keys, n):

@@ -6,8 +6,8 @@ CRF++.
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
-from libc.stdlib cimport free, malloc, qsort
-from libc.string cimport memcpy
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memmove
 
 from crftool.kernels.chain cimport Chain, Links
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
@@ -16,7 +16,7 @@ cdef enum:
     GRAIN = 8                    # sequences that a thread takes at a time
 
 
-cdef inline int64_t best_of(int64_t n, const double* x) noexcept nogil:
+cdef int64_t best_of(int64_t n, const double* x) noexcept nogil:
     """Index of the first largest number."""
     cdef int64_t i
     cdef double largest = operations().maximum(n, x)
@@ -213,21 +213,8 @@ def viterbi(
 # the detours of each path found are put on a queue. A detour is only taken before the position where the
 # path itself branched off, so no path is found twice (Lawler 1972).
 
-cdef struct Detour:
-    double loss                  # how much worse than the best path
-    int64_t order                # when it was found: equal losses come out in this order
-    int64_t path                 # the path it leaves
-    int64_t position             # where; its labels after this position are kept
-    int32_t label                # the label it takes there
-
-
-cdef int compare_detours(const void* a, const void* b) noexcept nogil:
-    cdef const Detour* x = <const Detour*> a
-    cdef const Detour* y = <const Detour*> b
-    if x.loss != y.loss:
-        return -1 if x.loss < y.loss else 1
-    return -1 if x.order < y.order else 1
-
+# Of those that wait, only as many can matter as paths are still wanted; they are kept in order, equal ones
+# as they were found.
 
 cdef double pair_weight(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil:
     """lam[c][previous][y]"""
@@ -240,72 +227,158 @@ cdef double pair_weight(const Links* links, int32_t c, int64_t previous, int64_t
     return 0.0
 
 
+cdef class BestPaths:
+    """The n best paths of one sequence, and the memory to find them, which is used again."""
+
+    def __dealloc__(self):
+        free(self.paths)
+        free(self.scores)
+        free(self.delta)
+        free(self.back)
+        free(self.queue)
+
+    cdef bint _reserve(self, int64_t T, int64_t Y, int64_t paths) noexcept nogil:
+        """Room for so many paths; what has been found is kept, the lattice is not."""
+        cdef void* moved
+        if T * Y > self.lattice_capacity:
+            free(self.delta)
+            free(self.back)
+            self.lattice_capacity = 0
+            self.delta = <double*> malloc(T * Y * sizeof(double))
+            self.back = <int32_t*> malloc(T * Y * sizeof(int32_t))
+            if self.delta == NULL or self.back == NULL:
+                return False
+            self.lattice_capacity = T * Y
+        if paths * T > self.path_capacity:
+            moved = realloc(self.paths, 2 * paths * T * sizeof(int32_t))
+            if moved == NULL:
+                return False
+            self.paths, self.path_capacity = <int32_t*> moved, 2 * paths * T
+        if paths > self.score_capacity:
+            moved = realloc(self.scores, 2 * paths * sizeof(double))
+            if moved == NULL:
+                return False
+            self.scores, self.score_capacity = <double*> moved, 2 * paths
+        return True
+
+    cdef bint _wait(self, Detour detour, int64_t most) noexcept nogil:
+        """Put a detour on the queue, of which at most `most` are kept."""
+        cdef Detour* queue = self.queue + self.first
+        cdef int64_t low = 0, high = self.waiting, middle
+        cdef void* moved
+        if self.waiting == most:
+            if most == 0 or detour.loss >= queue[most - 1].loss:
+                return True
+            self.waiting -= 1
+            high -= 1
+        if self.first + self.waiting == self.queue_capacity:
+            if self.first > self.waiting:            # the front is free by now
+                memmove(self.queue, queue, self.waiting * sizeof(Detour))
+                self.first = 0
+            else:
+                moved = realloc(self.queue, (2 * self.queue_capacity + 64) * sizeof(Detour))
+                if moved == NULL:
+                    return False
+                self.queue, self.queue_capacity = <Detour*> moved, 2 * self.queue_capacity + 64
+            queue = self.queue + self.first
+        while low < high:                            # after all that are as good
+            middle = (low + high) / 2
+            if queue[middle].loss <= detour.loss:
+                low = middle + 1
+            else:
+                high = middle
+        memmove(queue + low + 1, queue + low, (self.waiting - low) * sizeof(Detour))
+        queue[low] = detour
+        self.waiting += 1
+        return True
+
+    cdef void _draw(self, const Links* links, int64_t T, int64_t found, const Detour* detour) noexcept nogil:
+        """Write down the path that takes a detour."""
+        cdef int32_t* path = self.paths + found * T
+        cdef int64_t t, y = detour.label
+        for t in range(detour.position + 1, T):
+            path[t] = self.paths[detour.path * T + t]
+        for t in range(detour.position, -1, -1):
+            path[t] = <int32_t> y
+            if t > 0:
+                y = self.back[t * links.Y + y]
+
+    cdef int64_t find(self, const Links* links, int64_t T, const int32_t* transition, const double* mu,
+                      int64_t n) noexcept nogil:
+        """How many paths were found: n, or all that are not forbidden if those are fewer; -1: no memory."""
+        cdef int64_t Y = links.Y, found = 0, t, i, y, previous
+        cdef double best, loss
+        cdef const double* delta
+        cdef Detour detour
+        if T == 0 or n == 0:
+            return 0
+        if not self._reserve(T, Y, 1):
+            return -1
+        self.first = self.waiting = 0
+        for t in range(T):
+            position(links, T, t, transition, mu, self.delta + (t - 1) * Y, self.delta + t * Y, self.back + t * Y)
+        delta = self.delta + (T - 1) * Y
+        best = delta[best_of(Y, delta)]
+        for i in range(Y):                           # the last label is a detour from the end of the chain
+            if delta[i] > -INFINITY and not self._wait(Detour(best - delta[i], -1, T - 1, <int32_t> i), n):
+                return -1
+        while found < n and self.waiting > 0:
+            detour = self.queue[self.first]
+            self.first += 1
+            self.waiting -= 1
+            if not self._reserve(T, Y, found + 1):
+                return -1
+            self._draw(links, T, found, &detour)
+            self.scores[found] = best - detour.loss
+            for t in range(detour.position if found + 1 < n else 0, 0, -1):
+                y, previous = self.paths[found * T + t], self.paths[found * T + t - 1]
+                delta = self.delta + (t - 1) * Y
+                for i in range(Y):
+                    if i == previous:
+                        continue
+                    loss = ((delta[previous] + pair_weight(links, transition[t], previous, y))
+                            - (delta[i] + pair_weight(links, transition[t], i, y)))
+                    if loss < INFINITY and not self._wait(
+                            Detour(detour.loss + loss, found, t - 1, <int32_t> i), n - found - 1):
+                        return -1
+            found += 1
+        return found
+
+
 def best_paths(
     Chain chain,
     const double[:, ::1] mu,             # in  [T][Y]
     const int32_t[::1] transition,       # in  [T]
-    int32_t[:, ::1] paths,               # out [n][T]  best first
-    double[::1] scores,                  # out [n]
+    int64_t n,
 ):
-    """How many paths were found: n, or all that are not forbidden if those are fewer."""
-    cdef const Links* links = &chain.links
-    cdef int64_t T = mu.shape[0], Y = chain.Y, n = paths.shape[0]
-    cdef int64_t found = 0, waiting = 0, order = 0, t, y, i, previous
-    cdef double* delta
-    cdef int32_t* back
-    cdef Detour* queue
-    cdef double best, loss
-    cdef Detour detour
-    if T == 0 or n == 0:
-        return 0
-    delta = <double*> malloc(T * Y * sizeof(double))
-    back = <int32_t*> malloc(T * Y * sizeof(int32_t))
-    # At most n detours can matter after a path has been drawn; it adds at most T * Y new ones.
-    queue = <Detour*> malloc((n + T * Y) * sizeof(Detour))
-    if delta == NULL or back == NULL or queue == NULL:
-        free(delta)
-        free(back)
-        free(queue)
+    """(paths, scores), best first, as int32 [m][T] and float64 [m] memory: the m <= n best paths."""
+    cdef BestPaths best = BestPaths()
+    cdef int64_t T = mu.shape[0], found = 0
+    if T:
+        with nogil:
+            found = best.find(&chain.links, T, &transition[0], &mu[0, 0], n)
+    if found < 0:
         raise MemoryError
-    with nogil:
-        for t in range(T):
-            position(links, T, t, &transition[0], &mu[0, 0], delta + (t - 1) * Y, delta + t * Y, back + t * Y)
-        best = delta[(T - 1) * Y + best_of(Y, delta + (T - 1) * Y)]
-        for i in range(Y):                       # the last label is a detour from the end of the chain
-            if delta[(T - 1) * Y + i] > -INFINITY:
-                queue[waiting] = Detour(best - delta[(T - 1) * Y + i], order, -1, T - 1, <int32_t> i)
-                waiting += 1
-                order += 1
-        while found < n and waiting > 0:
-            qsort(queue, waiting, sizeof(Detour), compare_detours)
-            detour = queue[0]
-            waiting = min(waiting, n - found) - 1
-            for i in range(waiting):
-                queue[i] = queue[i + 1]
-            for t in range(detour.position + 1, T):
-                paths[found, t] = paths[detour.path, t]
-            y = detour.label
-            for t in range(detour.position, -1, -1):
-                paths[found, t] = <int32_t> y
-                if t > 0:
-                    y = back[t * Y + y]
-            scores[found] = best - detour.loss
-            for t in range(detour.position, 0, -1):
-                y, previous = paths[found, t], paths[found, t - 1]
-                for i in range(Y):
-                    if i == previous:
-                        continue
-                    loss = ((delta[(t - 1) * Y + previous] + pair_weight(links, transition[t], previous, y))
-                            - (delta[(t - 1) * Y + i] + pair_weight(links, transition[t], i, y)))
-                    if loss < INFINITY:
-                        queue[waiting] = Detour(detour.loss + loss, order, found, t - 1, <int32_t> i)
-                        waiting += 1
-                        order += 1
-            found += 1
-    free(delta)
-    free(back)
-    free(queue)
-    return found
+    return (<char*> best.paths)[:found * T * sizeof(int32_t)], (<char*> best.scores)[:found * sizeof(double)]
+
+
+cdef double path_score(
+    const Links* links, int64_t T, const int32_t* transition, const double* mu, const int32_t* labels) noexcept nogil:
+    """The score of a given path."""
+    cdef int64_t Y = links.Y, t
+    cdef double score = 0.0
+    for t in range(T):
+        score += mu[t * Y + labels[t]]
+        if t > 0:
+            score += pair_weight(links, transition[t], labels[t - 1], labels[t])
+        else:
+            if links.begin != NULL:
+                score += links.begin[transition[t] * Y + labels[t]]
+            if links.start != NULL:
+                score += links.start[labels[t]]
+        if t == T - 1 and links.end != NULL:
+            score += links.end[labels[t]]
+    return score
 
 
 def path_scores(
@@ -314,21 +387,8 @@ def path_scores(
     double[::1] scores,            # out [S]
 ):
     """The score of one given path per sequence."""
-    cdef const Links* links = &chain.links
-    cdef int64_t S = offsets.shape[0] - 1, Y = chain.Y, s, t
-    cdef double score
+    cdef int64_t S = offsets.shape[0] - 1, s, start, T
     with nogil:
         for s in range(S):
-            score = 0.0
-            for t in range(offsets[s], offsets[s + 1]):
-                score += mu[t, labels[t]]
-                if t > offsets[s]:
-                    score += pair_weight(links, transition[t], labels[t - 1], labels[t])
-                else:
-                    if links.begin != NULL:
-                        score += links.begin[transition[t] * Y + labels[t]]
-                    if links.start != NULL:
-                        score += links.start[labels[t]]
-                if t == offsets[s + 1] - 1 and links.end != NULL:
-                    score += links.end[labels[t]]
-            scores[s] = score
+            start, T = offsets[s], offsets[s + 1] - offsets[s]
+            scores[s] = 0.0 if T == 0 else path_score(&chain.links, T, &transition[start], &mu[start, 0], &labels[start])

@@ -7,6 +7,7 @@ import json
 from array import array
 from dataclasses import dataclass
 
+from crftool.corpus.rules import allowed_pairs
 from crftool.corpus.template import Spelling, Template
 from crftool.errors import DataError, ModelError
 from crftool.kernels.keys import KeyTable
@@ -63,8 +64,8 @@ class MappedModel:
             raise ValueError("wrong kinds of values in its description")
         self.template = Template(bytes(self.sections["template"]), self.name)
         self.rules = bytes(self.sections["constraint"])
-        table = self._strings("labels")
-        self.labels = [table.text(i) for i in range(len(table))]
+        self.label_table = self._strings("labels")
+        self.labels = [self.label_table.text(i) for i in range(len(self.label_table))]
         Y = len(self.labels)
         if not Y or len(set(self.labels)) != Y or [Y, (Y + self.begin_label) * Y] != [meta["labels"], meta["pairs"]]:
             raise ValueError("wrong labels")
@@ -95,21 +96,28 @@ class MappedModel:
             raise ValueError("texts without rows")
         return MappedKind(lines, spelling, width, size, active, tables, all_rows, texts, text_rows, *store)
 
-    def tagger(self):
-        """A kernels.tagger.Tagger on this memory."""
-        from crftool.kernels.tagger import Tagger
+    def allowed_pairs(self):
+        """What the rules it was trained under allow: see corpus.rules; None without rules."""
+        try:
+            return allowed_pairs(self.rules, self.labels, self.name)
+        except DataError as error:
+            raise ModelError(f"{self.name}: the model file contradicts itself ({error}); train anew") from None
+
+    def lookup(self):
+        """A kernels.lookup.Lookup on this memory."""
+        from crftool.kernels.lookup import Lookup
         reach = range(self.template.reach)
         order = sorted(range(len(self.template.sources)), key=lambda i: self.template.sources[i].column)
         place = {old: new for new, old in enumerate(order)}
-        sources = [(source.column, None if source.command == "x" else source.derive,
+        sources = [(source.column, source.macro(),
                     [source.padding(-d - 1) for d in reach], [source.padding(d + 1) for d in reach])
                    for source in (self.template.sources[i] for i in order)]
         separators = set(self.unigrams.spelling.separators) | set(self.bigrams.spelling.separators)
-        return Tagger(self.labels, self.values, sources, len(reach), self.template.columns, self.begin_label,
-                      separators, self._for_tagger(self.unigrams, place), self._for_tagger(self.bigrams, place))
+        return Lookup(self.values, sources, len(reach), self.template.columns, separators,
+                      self._for_lookup(self.unigrams, place), self._for_lookup(self.bigrams, place))
 
     @staticmethod
-    def _for_tagger(kind, place):
+    def _for_lookup(kind, place):
         lines = [(table, kind.spelling.always_ambiguous[table], line.literals,
                   [(place[field.source], field.row, field.absolute) for field in line.fields])
                  for line, table in zip(kind.lines, kind.spelling.table_of)]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crftool.kernels import scoring
-from crftool.kernels.transitions import Entries, chain_of_blocks, largest_sparse, make_chain
+from crftool.kernels.sparsity import largest_sparse
+from crftool.kernels.transitions import Entries, chain_of_blocks, make_chain, split_blocks
 
 
 class TrainedWeights:
@@ -112,7 +113,7 @@ class StoredWeights:
         sizes = np.append(store.row_sizes(), 0)[dataset.bigrams].sum(axis=1)     # -1, no row, finds the 0
         sparse = sizes <= limit
         if store.size and len(store.dense):
-            sparse &= (dataset.bigrams >= len(store.dense)).all(axis=1) | (dataset.bigrams < 0).all(axis=1)
+            sparse &= ((dataset.bigrams >= len(store.dense)) | (dataset.bigrams < 0)).all(axis=1)
         dense = np.flatnonzero(~sparse)
         slot = np.full(len(sparse), -1)
         slot[dense] = np.arange(len(dense))
@@ -122,6 +123,11 @@ class StoredWeights:
         entries, begin = self._entries(dataset.bigrams, np.flatnonzero(sparse))
         if begin is not None:
             begin[dense] = blocks[:, Y]
+        kept, few = split_blocks(blocks[:, :Y], limit)               # weights may have cancelled each other
+        slot[dense] = kept
+        entries = Entries(*(np.concatenate((old, new)) for old, new in zip(
+            (entries.transition, entries.previous, entries.label, entries.weight),
+            (dense[few.transition], few.previous, few.label, few.weight))))
         return make_chain(Y, slot, blocks, entries, begin, mode, pool)
 
     def _entries(self, bigrams, sparse):

@@ -266,3 +266,15 @@ def test_closed_streams(two_sentences, closed, message):
     done = subprocess.run(["sh", "-c", command], cwd=two_sentences.path, env=two_sentences.environment(),
                           capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 1 and done.stderr.startswith(message)
+
+
+@pytest.mark.parametrize("options", [(), ("-v", "2"), ("-n", "3"), ("--format", "json", "-v", "2"), ("--posterior",),
+                                     ("--constrain", "iob2"), ("--force-column", "1"), ("--min-confidence", "0.5"),
+                                     ("--phrase-confidence",), ("--inference", "sparse"), ("--inference", "log", "-v", "1")])
+def test_tagging_does_not_need_numpy(two_sentences, options):
+    """Its import alone would take longer than a whole run."""
+    program = "import sys; sys.modules['numpy'] = None; from crftool.cli import run; run()"
+    done = subprocess.run([sys.executable, "-c", program, "tag", "-m", "chunk.model", *options], cwd=two_sentences.path,
+                          env=two_sentences.environment(), input=SENTENCE, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == tag(two_sentences, *options)[0]

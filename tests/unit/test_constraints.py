@@ -5,7 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from crftool.corpus.constraints import SCHEMES, dead_end, make_constraint, read_rules
+from slow_tagging import dead_end
+
+from crftool.corpus.constraints import make_constraint
+from crftool.corpus.rules import SCHEMES, read_rules
 from crftool.errors import DataError
 
 LABELS = [b"B-A", b"B-B", b"I-A", b"I-B", b"E-A", b"E-B", b"S-A", b"S-B", b"O"]

@@ -1,4 +1,4 @@
-"""Tests of crftool.formats: CRF++'s layouts byte for byte, labels alone, and JSON lines."""
+"""The layouts of the twin that the compiled writer is compared with: CRF++'s layouts byte for byte, labels alone, and JSON lines."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 from crftool.corpus.reader import Block
 from crftool.corpus.tokens import Tokens
-from crftool.formats import WRITERS, ConllWriter, JsonWriter, LabelWriter
+from slow_tagging import WRITERS, ConllWriter, JsonWriter, LabelWriter
 
 LABELS = [b"B-NP", b"B-VP", b"I-NP", b"O"]
 # Blanks of the input, which the output replaces by single tabs; a sentence before the one of interest.

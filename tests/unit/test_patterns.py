@@ -3,9 +3,12 @@
 import random
 import re
 
+import numpy as np
 import pytest
 
 from crftool.corpus.patterns import Pattern, PatternSyntaxError
+from crftool.corpus.template import Source
+from crftool.kernels.strings import StringTable
 
 # Characters whose class nobody doubts, ASCII and beyond.
 DIGITS = "07٣"
@@ -188,3 +191,57 @@ def test_search_equals_re(seed):
             text = "".join(rng.choice("aab0A.-*é" + EVERYTHING) for _ in range(rng.randint(0, 8)))
             match = twin.search(text)
             assert pattern.search(text) == (match[0] if match else None), (ours, theirs, text)
+
+
+# --- compiled --------------------------------------------------------------------------
+
+
+def compiled(source, values):
+    """What the compiled macro makes of values, in a table that grows under it."""
+    table = StringTable()
+    ids = np.array([table.intern(value) for value in values], np.int32)
+    derived = np.full(len(values), -1, np.int32)
+    source.macro().of(table, ids, derived)
+    return [table.text(int(derived[i])) for i in ids]
+
+
+BYTES = [*(c.encode() for c in EVERYTHING), b"\xff", b"\xc3", b"\xe2\x82", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\0"]
+SOURCES = [Source(0, "X", None, True)] + [
+    Source(0, command, pattern, lower) for pattern in (
+        "^.?", ".?.?$", "^\\u\\l\\l*$", "\\l\\u", "^\\p\\p*$", "\\d*", "\\S*\\s", "a*b?c*$", "", "^$", "\\P.\\A?\\W*.$", "é*.")
+    for command, lower in (("t", False), ("m", False), ("m", True))]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_compiled_macros_equal_python(source):
+    rng = random.Random(3)
+    values = list({b"".join(rng.choices(BYTES, k=rng.randrange(7))) for _ in range(400)})
+    assert compiled(source, values) == [source.derive(value) for value in values]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_patterns_compiled_equal_python(seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        pattern = "".join(rng.choice(["a", "b", ".", "\\\\", "\\d", "\\L", "\\p", "\\u"]) + rng.choice(["", "", "*", "?"])
+                          for _ in range(rng.randrange(6)))
+        pattern = rng.choice(["", "^"]) + pattern + rng.choice(["", "$"])
+        source = Source(0, "m", pattern)
+        values = list({"".join(rng.choices("ab1B-\\é", k=rng.randrange(9))).encode() for _ in range(30)})
+        assert compiled(source, values) == [source.derive(value) for value in values], pattern
+
+
+@pytest.mark.parametrize("letter", "daluwpsDALUWPS")
+def test_compiled_classes_of_all_characters(letter):
+    source = Source(0, "t", f"\\{letter}")
+    values = [chr(c).encode("utf-8", "surrogateescape") for c in [*range(0x3100), *range(0xDC80, 0xDD00), *range(0x1F300, 0x1F700)]
+              if not 0xD800 <= c < 0xDC80]
+    assert compiled(source, values) == [source.derive(value) for value in values]
+
+
+def test_compiled_patterns_take_long_values_without_trouble():
+    """Work grows with the length, not with its square."""
+    value = b"a" * 300_000
+    assert compiled(Source(0, "m", "a*a*a*b"), [value]) == [b""]
+    assert compiled(Source(0, "m", "." * 200), [value]) == [b"a" * 200]
+    assert compiled(Source(0, "m", "^.*$"), [value]) == [value]
