@@ -24,9 +24,11 @@ LANE_COPY_LIMIT = 1 << 25            # bytes that separate copies per lane may t
 class LogLoss:
     """Value and gradient of the log loss over a Dataset; owns the workspaces."""
 
-    def __init__(self, dataset, space, groups, pool, observed_only=False, inference="auto", constraint=None):
+    def __init__(self, dataset, space, groups, pool, observed_only=False, inference="auto", constraint=None,
+                 allowed=None):
         """`groups`: columns of the unigram matrix that may hold the same observation, together.
-        `inference`: one of kernels.transitions.MODES."""
+        `inference`: one of kernels.transitions.MODES.
+        `allowed` [F] bool: the weights that may become non-zero, if not all; their gradient alone is told."""
         self.dataset, self.space, self.pool = dataset, space, pool
         self.inference, self.constraint = inference, constraint
         self.token_errors = 0                        # at the last theta, by the most probable label
@@ -43,8 +45,10 @@ class LogLoss:
         self._group_bounds = np.cumsum([0] + [len(group) for group in groups]).astype(np.int32)
         self._group_columns = np.array([k for group in groups for k in group], np.int32)
         self._observed_bigrams = self._count_bigrams()
-        self._barred = None if not observed_only else self._unobserved_weights()
-        self._candidates, self._pairs = self._candidate_pairs() if observed_only else (None, None)
+        self._barred = self._unobserved_weights() if observed_only else None
+        if allowed is not None:
+            self._barred = ~allowed if self._barred is None else self._barred | ~allowed
+        self._candidates, self._pairs = self._candidate_pairs()
         size = C * Y * Y if self._pairs is None else len(self._pairs)
         copies = LANES if 8 * LANES * (size + C * Y) <= LANE_COPY_LIMIT else 1
         self._expected, self._begin = np.empty((copies, size)), np.empty((copies, C, Y))
@@ -144,10 +148,13 @@ class LogLoss:
         return barred
 
     def _candidate_pairs(self):
-        """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh."""
+        """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh;
+        (None, None) if these are all."""
         C, Y, R = len(self.dataset.bigrams), self.space.Y, self.space.R
-        where = self._observed_bigrams[0]
-        rows, previous, label = where // (R * Y), where // Y % R, where % Y
+        barred = None if self._barred is None else self.space.split(self._barred)[1][:, :Y]
+        if barred is None or not barred.any():
+            return None, None
+        rows, previous, label = np.nonzero(~barred)
         bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=self.space.Ob))))
         found = [np.empty((0, 2), np.int32)]
         counts = np.zeros(C, np.int64)
