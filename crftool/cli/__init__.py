@@ -13,7 +13,7 @@ import click
 from crftool import __version__
 from crftool.errors import CrftoolError
 
-COMMANDS = ("learn", "tag", "eval")
+COMMANDS = ("learn", "tag", "eval", "select")
 INTERRUPTED = 130
 
 
