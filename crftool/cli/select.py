@@ -405,7 +405,12 @@ class Job:
         if self.report:
             from crftool.files import write_atomically
             from crftool.selection.report import page
-            write_atomically(self.report, [page(self, fit, stability).encode()])
+            facts = (f"{self.dataset.S:,} sequences, {self.dataset.N:,} tokens, {len(self.encoder.labels)} labels, "
+                     f"{self.encoder.space.F:,} features; scored "
+                     + (f"on {self.dev}." if self.dev else f"by cross-validation, {self.folds} folds."))
+            write_atomically(self.report, [page(
+                f"crftool select: {self.template} on {self.train}", facts, self.rows, self.chosen, self._again(),
+                encoder, fit.weights(), stability, self.by).encode("utf-8", "replace")])
 
     def _template_head(self):
         """Comments that say what each set of templates on the way to this one has earned."""
