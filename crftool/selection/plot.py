@@ -122,9 +122,11 @@ def _legend(names):
 def bars(entries, title, largest=None, signed=False):
     """Horizontal bars: [(name, value)]; signed ones grow to both sides of zero."""
     height, left = 19, 8 + 7 * min(38, max((len(name) for name, _ in entries), default=1))
-    width = left + 330
     largest = largest or max((abs(value) for _, value in entries), default=1.0) or 1.0
-    zero, span = (left + 130, 120) if signed else (left + 4, 250)
+    room = 45                                        # for a number
+    below = 110 + room if any(value < 0 for _, value in entries) else 4
+    zero, span = left + below, 110 if signed else 240
+    width = zero + span + room
     parts = []
     for i, (name, value) in enumerate(entries):
         top = 4 + height * i

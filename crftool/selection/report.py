@@ -26,7 +26,7 @@ table { border-collapse: collapse; font-size: 13px; } .wide { overflow-x: auto; 
 th, td { padding: .15em .7em; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; }
 tr.chosen td { font-weight: 600; color: var(--c1); }
-svg { max-width: 100%; height: auto; font: 12px system-ui, sans-serif; }
+svg { display: block; max-width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 svg text { fill: var(--ink); } svg .title { fill: var(--dim); } svg .small { font-size: 11px; }
 .grid { stroke: var(--rule); } .line { fill: none; stroke-width: 1.8; } .dot { stroke: var(--ground); }
 .box { fill: var(--ground); stroke: var(--rule); } .border { fill: none; stroke: var(--rule); }
@@ -42,7 +42,7 @@ def page(title, facts, rows, chosen, again, encoder, theta, stability=None, by="
              _chosen(chosen, again), *_plots(rows, chosen, by)]
     names = Names(encoder)
     if stability is not None:
-        parts += _stability(stability, names)
+        parts += _stability(stability, names, theta)
     parts += _strongest(encoder, theta, names)
     parts += _heat_maps(encoder, theta, names)
     parts.append(_table(rows, chosen))
@@ -95,22 +95,23 @@ def _plots(rows, chosen, by):
         parts += ["<h2>The search, set by set</h2>",
                   plot.lines({"tried": steps, "best so far": record}, "sets of templates", name)]
     if len({row.setting.rho1 for row in tried}) > 1:
-        active = {"unigram": [(row.setting.rho1, row.outcome.active_u, str(row.setting)) for row in tried],
-                  "bigram": [(row.setting.rho1, row.outcome.active_b, str(row.setting)) for row in tried]}
+        active = {}
+        for kind, count in (("unigram", lambda row: row.outcome.active_u), ("bigram", lambda row: row.outcome.active_b)):
+            of_kind = _series(tried, lambda row: (row.setting.rho1, count(row), str(row.setting)))
+            active.update({kind if len(of_kind) == 1 else f"{kind} {name}": entries for name, entries in of_kind.items()})
         parts += ["<h2>The path: features against rho1</h2>",
-                  plot.lines(active, "rho1", "non-zero weights", log_x=True, log_y=True,
-                             joined=len({row.setting.rho2 for row in tried}) == 1)]
+                  plot.lines(active, "rho1", "non-zero weights", log_x=True, log_y=True)]
     return parts
 
 
-def _stability(stability, names):
+def _stability(stability, names, theta):
     chosen = stability.frequency[stability.frequency > 0.0]
     runs = len(stability.sizes)
     shares = np.bincount(np.rint(chosen * runs).astype(int), minlength=runs + 1)[1:]
     step = -(-runs // 20)
     groups = [(f"{i + 1}–{min(runs, i + step)} of {runs}" if step > 1 else f"{i + 1} of {runs}",
                int(shares[i:i + step].sum())) for i in range(0, runs, step)]
-    order = np.argsort(-stability.frequency, kind="stable")[:MOST_FREQUENCIES]
+    order = np.lexsort((-np.abs(theta), -stability.frequency))[:MOST_FREQUENCIES]
     top = [(_feature_text(names.feature(f)), float(stability.frequency[f])) for f in order if stability.frequency[f] > 0]
     return ["<h2>Stability</h2>",
             f"<p>Chosen anew on {runs} halves of the data: mean overlap of two choices (Jaccard) "

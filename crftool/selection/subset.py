@@ -87,12 +87,15 @@ class Subproblem:
     def encode(self, dataset):
         """Any Dataset of the larger problem, in the numbering of this one."""
         unigrams = self._row_of[0][dataset.unigrams[:, list(self.columns.unigrams)]]
-        bigrams = self._row_of[1][dataset.bigrams[:, list(self.columns.bigrams)]]
-        # Transitions that have become the same are one again.
-        bigrams, same = np.unique(bigrams, axis=0, return_inverse=True) if bigrams.shape[1] else \
-            (bigrams[:1], np.zeros(len(bigrams), np.int64))
-        return Dataset(dataset.offsets, np.ascontiguousarray(unigrams), same.reshape(-1).astype(np.int32)[dataset.transition],
-                       np.ascontiguousarray(bigrams), dataset.labels)
+        occurring, transition = np.unique(dataset.transition, return_inverse=True)
+        bigrams = self._row_of[1][dataset.bigrams[np.ix_(occurring, self.columns.bigrams)]]
+        if bigrams.shape[1] and len(bigrams):        # transitions that have become the same are one again
+            bigrams, same = np.unique(bigrams, axis=0, return_inverse=True)
+        else:
+            bigrams, same = np.full((1, bigrams.shape[1]), NONE, np.int32), np.zeros(len(bigrams), np.int64)
+        return Dataset(dataset.offsets, np.ascontiguousarray(unigrams),
+                       same.reshape(-1)[transition.reshape(-1)].astype(np.int32), np.ascontiguousarray(bigrams),
+                       dataset.labels)
 
     def shrink(self, weights):
         """A vector of the larger problem, cut down to this one's weights."""
