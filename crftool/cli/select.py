@@ -59,7 +59,7 @@ class Numbers(click.ParamType):
 @click.argument("template")
 @click.argument("train")
 @click.option("--method", type=click.Choice(METHODS), default="l1", show_default=True,
-              help="l1: a path of falling rho1. grid: given penalties. threshold: drop small weights of an l2 model. "
+              help="How to choose. l1: a path of falling rho1. grid: given penalties. threshold: drop small weights of an l2 model. "
                    "count, mi, chi2, gain, gain-ratio, variance, t: the best features by that measure. induce: add "
                    "the features of largest gain. forward, backward, beam, anneal: search for a set of templates.")
 @click.option("--dev", metavar="FILE", help="Labelled file to score models on.")
@@ -82,7 +82,7 @@ class Numbers(click.ParamType):
               "size.  [default: 0.01 to 2]")
 @click.option("--retrain", is_flag=True, help="For threshold: train again what is left.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="For induce: features to add at a time.  "
-              "[default: a twentieth of --number, at most 500]")
+              "[default: a twentieth of --number, 10 to 500]")
 @click.option("--lines", type=Numbers("N,N,...", 1, True), metavar="N,N,...",
               help="Use only the templates on these lines of TEMPLATE.")
 @click.option("--over", type=click.Choice(["lines", "columns"]), default="lines", show_default=True,

@@ -155,7 +155,7 @@ class Induction(_Features):
     def __init__(self, lab, plan):
         super().__init__(lab, plan)
         self.limit = max(plan.numbers) if plan.numbers else lab.space.F
-        self.batch = plan.batch or max(1, min(500, self.limit // 20))
+        self.batch = plan.batch or max(10, min(500, self.limit // 20))
         self.rows_planned = -(-self.limit // self.batch)
 
     def rows(self):

@@ -101,5 +101,5 @@ class Plan:
     beam: int = 3
     steps: int = 50
     batch: int | None = None
-    patience: int = 2
+    patience: int = 3               # batches without gain before induction ends
     seed: int = 1
