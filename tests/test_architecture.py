@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = pathlib.Path(__file__).parents[1] / "crftool"
 ORDER = [{"errors", "files"}, {"kernels"}, {"corpus"}, {"model"}, {"objectives"}, {"trainers"},
-         {"decode", "evaluate", "formats", "selection", "stream", "tagging"}, {"api"}, {"cli", "__main__"}]
+         {"decode", "evaluate", "formats", "selection", "significance", "spans", "stream", "tagging"}, {"api"}, {"cli", "__main__"}]
 ONLY_IN = {"click": "cli/", "tqdm": "cli/progress.py", "yaml": "cli/options.py"}
 MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
 

@@ -13,7 +13,7 @@ import click
 from crftool import __version__
 from crftool.errors import CrftoolError
 
-COMMANDS = ("learn", "tag", "eval", "select")
+COMMANDS = ("learn", "tag", "eval", "select", "inspect")
 INTERRUPTED = 130
 
 

@@ -15,7 +15,6 @@ from crftool.errors import CrftoolError
 FILTERS = ("count", "mi", "chi2", "gain", "gain-ratio", "variance", "t")
 WRAPPERS = ("forward", "backward", "beam", "anneal")
 METHODS = ("l1", "grid", "threshold", *FILTERS, "induce", *WRAPPERS)
-ALGORITHMS = ("auto", "l-bfgs", "owl-qn")
 DEFAULT_FOLDS = 5
 
 EXAMPLES = """\b
@@ -96,7 +95,7 @@ class Numbers(click.ParamType):
               "the data, with penalties halved, and tell how much the choices agree.")
 @click.option("--share", type=click.FloatRange(0.0, 1.0, min_open=True), metavar="X",
               help="With --stability: keep the features that this share of the runs chose.")
-@click.option("-a", "--algorithm", type=click.Choice(ALGORITHMS), default="auto", show_default=True,
+@click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True,
               help="How to train, as in learn.")
 @click.option("--features", type=click.Choice(["all", "observed"]), default="all", show_default=True,
               help="As in learn: every label for an observation, or only those it was seen with.")
@@ -161,10 +160,18 @@ def _check(options):
         raise click.UsageError(f"{method} ranks features itself; leave out --min-count.")
     if method in WRAPPERS and len(options["min_count"]) > 1:
         raise click.UsageError(f"{method} takes one --min-count.")
-    if options["algorithm"] == "l-bfgs" and (method == "l1" or any(options["rho1"] or ())):
-        raise click.UsageError("l-bfgs cannot have an l1 penalty; use -a owl-qn or leave out --rho1.")
+    _check_algorithm(options["algorithm"], method == "l1" or any(options["rho1"] or ()))
     if options["resume"] and not any(options[name] for name in ("state", "output", "write_template", "report")):
         raise click.UsageError("--resume needs --state, or the output beside which the state was kept.")
+
+
+def _check_algorithm(name, l1):
+    from crftool.trainers import TRAINERS
+
+    if name != "auto" and name not in TRAINERS:
+        raise click.UsageError(f"-a {name}: no such algorithm; there are auto, {', '.join(TRAINERS)}.")
+    if name != "auto" and l1 and not TRAINERS[name].allows_l1:
+        raise click.UsageError(f"{name} cannot have an l1 penalty; use -a owl-qn or leave out --rho1.")
 
 
 class Job:
@@ -254,7 +261,7 @@ class Job:
             check_labels(self.constraint, self.dataset, self.encoder.labels, self.train)
         self.dev_data, self.dev_labels = read_labelled_data(self.dev, self.encoder) if self.dev else (None, None)
         self._check_lines()
-        bytes_per_weight = TRAINERS["owl-qn"].bytes_per_weight
+        bytes_per_weight = max(trainer.bytes_per_weight for trainer in TRAINERS.values())
         side_by_side = min(self.threads, self.folds or (len(self.compiled.unigrams) if self.method in WRAPPERS else 1))
         estimate = census.estimate_memory(self.encoder, self.dataset, bytes_per_weight * side_by_side + 16)
         census.check_memory(self.encoder, estimate, None if self.max_memory is None else parse_size(self.max_memory))
@@ -461,7 +468,7 @@ class Job:
         summary = {"rows": [row.to_dict(common) for row in self.rows], "chosen": self.chosen.to_dict(common),
                    "again": self._again()}
         if stability is not None:
-            from crftool.selection.names import Names
+            from crftool.corpus.names import Names
 
             names = Names(self.encoder)
             order = [int(f) for f in (-stability.frequency).argsort(kind="stable") if stability.frequency[f] > 0.0]

@@ -5,7 +5,7 @@ import html
 import numpy as np
 
 from crftool.selection import plot
-from crftool.selection.names import Names
+from crftool.corpus.names import Names
 
 STRONGEST = 8                        # features shown for a label
 MOST_LABELS = 24                     # labels whose strongest features are shown

@@ -11,7 +11,7 @@ from crftool.model import Model
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import LogLoss
 from crftool.selection.lab import frequent_weights
-from crftool.selection.names import Names
+from crftool.corpus.names import Names
 from crftool.selection.subset import (Columns, Subproblem, encoder_of_lines, fold_of_sequences, take_sequences,
                                       template_of_lines)
 
