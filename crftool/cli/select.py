@@ -310,7 +310,7 @@ class Job:
     def _candidates(self):
         """How many features there are to choose from; an error if none."""
         from crftool.selection.lab import frequent_weights
-        from crftool.selection.subset import Columns, Subproblem
+        from crftool.corpus.subset import Columns, Subproblem
 
         space, groups = self.encoder.space, self.encoder.unigrams.groups()
         columns = Columns.of_lines(self.compiled, self.lines) if self.lines else Columns.all(self.compiled)
@@ -385,7 +385,7 @@ class Job:
     # After ------------------------------------------------------------------------------------------------
 
     def _write(self, fit, stability):
-        from crftool.selection.subset import encoder_of_lines, template_of_lines
+        from crftool.corpus.subset import encoder_of_lines, template_of_lines
 
         setting, outcome = self.chosen.setting, self.chosen.outcome
         self._say(f"chosen: {setting.method} {setting}: error {outcome.error:.2f}%, F1 {outcome.f1:.2f}, "

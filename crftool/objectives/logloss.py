@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from crftool.corpus.subset import Columns, Subproblem
 from crftool.kernels import gradient, scoring
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
 
@@ -30,7 +31,7 @@ class LogLoss:
         `inference`: one of kernels.transitions.MODES.
         `allowed` [F] bool: the weights that may become non-zero, if not all; their gradient alone is told."""
         self.dataset, self.space, self.pool = dataset, space, pool
-        self.inference, self.constraint = inference, constraint
+        self.inference, self.constraint, self.groups = inference, constraint, groups
         self.token_errors = 0                        # at the last theta, by the most probable label
         Y, R, C = space.Y, space.R, len(dataset.bigrams)
         self._blocks = self._cut_blocks(dataset.offsets)
@@ -61,6 +62,14 @@ class LogLoss:
     def candidates(self):
         """How many weights may become non-zero."""
         return self.F if self._barred is None else self.F - int(np.count_nonzero(self._barred))
+
+    def restricted(self, allowed):
+        """(Subproblem, LogLoss) with only these weights [F] bool, the others being zero."""
+        if self._barred is not None:
+            allowed = allowed & ~self._barred
+        sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
+        return sub, LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint,
+                            sub.allowed)
 
     def value_and_gradient(self, theta, grad):
         """The loss; its gradient goes to `grad`. NaN when scores leave the range of the recursion."""

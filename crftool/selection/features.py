@@ -7,7 +7,7 @@ import numpy as np
 from crftool.selection import filters
 from crftool.selection.lab import Fit, Split
 from crftool.selection.rows import Row, Setting
-from crftool.selection.subset import Columns, Subproblem
+from crftool.corpus.subset import Columns, Subproblem
 
 
 def default_numbers(F):

@@ -16,9 +16,10 @@ from crftool.evaluate import Scores, score
 from crftool.kernels.pool import Pool
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
-from crftool.selection.subset import Columns, Subproblem, fold_of_sequences, take_sequences
+from crftool.corpus.subset import Columns, Subproblem, fold_of_sequences, take_sequences
 from crftool.trainers import TRAINERS, default_trainer
-from crftool.trainers.base import Problem, Stop, count_scale
+from crftool.trainers.base import Stop, count_scale
+from crftool.trainers.path import Path
 
 
 class Interrupted(Exception):
@@ -172,7 +173,7 @@ class Fit:
         if self.sub.allowed is not None:
             self.theta[~self.sub.allowed] = 0.0
         self._test, self._scale = None, count_scale(self.sub.dataset, self.sub.space)
-        self.result = None
+        self.result = self._path = self._rho2 = None
 
     @property
     def pool(self):
@@ -188,10 +189,12 @@ class Fit:
         name = default_trainer(penalty) if training.algorithm == "auto" else training.algorithm
         if not self.sub.space.F:
             return                                   # nothing to learn
-        stop = Stop(training.tolerance, self._scale, training.max_iterations)
-        self.result = TRAINERS[name].train(
-            Problem(self.objective, penalty, self.pool), self.theta, stop,
-            lambda iteration: "interrupted" if self.lab.requests else None)
+        if self._path is None or self._rho2 != rho2:
+            self._path, self._rho2 = Path(
+                TRAINERS[name].train, self.objective, rho2, self.theta,
+                lambda: Stop(training.tolerance, self._scale, training.max_iterations), self.pool,
+                lambda iteration: "interrupted" if self.lab.requests else None), rho2
+        self.result = self._path.step(rho1).result
         self.lab.check_requests()
 
     def score(self, theta=None):

@@ -2,7 +2,7 @@
 
 from crftool.selection.lab import Fit, Split
 from crftool.selection.rows import Row, Setting
-from crftool.selection.subset import Columns
+from crftool.corpus.subset import Columns
 from crftool.trainers.path import geometric_grid, largest_rho1
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crftool.selection.subset import take_sequences
+from crftool.corpus.subset import take_sequences
 
 SHARE = 0.5                          # of the sequences in a subsample
 

@@ -12,7 +12,7 @@ import numpy as np
 from crftool.errors import CrftoolError
 from crftool.selection.lab import Fit, Split
 from crftool.selection.rows import Row, Setting
-from crftool.selection.subset import Columns
+from crftool.corpus.subset import Columns
 
 ANNEAL_FROM, ANNEAL_TO = 1.0, 0.01   # temperatures, in percent points of the score
 

@@ -7,9 +7,9 @@ from slow_solvers import newton, objective, proximal_gradient
 
 from crftool.kernels.pool import Pool
 from crftool.objectives import LogLoss
-from crftool.trainers import TRAINERS
+from crftool.trainers import TRAINERS, path
 from crftool.trainers.base import Stop, count_scale
-from crftool.trainers.path import follow_path, geometric_grid, largest_rho1
+from crftool.trainers.path import Path, follow_path, geometric_grid, largest_rho1
 
 TIGHT = 1e-9
 L1_TRAINERS = sorted(name for name, trainer in TRAINERS.items() if trainer.allows_l1)
@@ -96,3 +96,35 @@ def test_the_path_ends_when_told():
     steps = walk(small_corpus(0), geometric_grid(2.0, 0.01, 30), 0.1, report=report)
     assert len(calls) == 10 and len(steps) < 30
     assert steps[-1][0].result.reason == "enough"
+
+
+@pytest.mark.parametrize("bound", [0.3, 1.5])
+@pytest.mark.parametrize("begin_label", [False, True])
+def test_screening_never_costs_the_optimum(monkeypatch, bound, begin_label):
+    """Even if the rule leaves out weights that count: the check afterwards brings them in."""
+    monkeypatch.setattr(path, "LEAST_BOUND", bound)
+    monkeypatch.setattr(path, "LARGEST_SHARE", 1.1)
+    for seed in range(4):
+        corpus = small_corpus(seed, begin_label)
+        loss, sizes = EnumeratedLoss(corpus), []
+        original = LogLoss.restricted
+        monkeypatch.setattr(LogLoss, "restricted", lambda self, allowed: sizes.append(allowed.sum()) or original(self, allowed))
+        for step, theta in walk(corpus, [2.0, 0.7, 0.05], 0.1):
+            np.testing.assert_allclose(theta, proximal_gradient(loss, step.rho1, 0.1), atol=1e-5)
+        monkeypatch.setattr(LogLoss, "restricted", original)
+        assert min(sizes) < corpus.F and len(sizes) >= 3
+        if bound > 1:
+            assert len(sizes) > 3                              # it did err, and did go on
+
+
+def test_a_path_from_other_weights():
+    """From any start, with a mask of allowed weights."""
+    corpus, pool = small_corpus(2), Pool()
+    dataset = corpus.dataset()
+    allowed = np.random.default_rng(1).random(corpus.F) < 0.7
+    theta = np.where(allowed, np.random.default_rng(2).normal(size=corpus.F), 0.0)
+    loss = LogLoss(dataset, corpus.space, corpus.groups, pool, allowed=allowed)
+    follower = Path(TRAINERS["owl-qn"].train, loss, 0.1, theta,
+                    lambda: Stop(TIGHT, count_scale(dataset, corpus.space), 2000), pool, lambda iteration: None)
+    follower.step(0.4)
+    np.testing.assert_allclose(theta, proximal_gradient(EnumeratedLoss(corpus), 0.4, 0.1, allowed), atol=1e-5)

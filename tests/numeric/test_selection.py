@@ -266,7 +266,7 @@ def test_penalties_follow_the_size_of_a_part(planted):
     lab = make_lab(planted)
     method = METHODS["grid"](lab, Plan("grid"))
     setting = Setting("grid", 2.0, 0.1)
-    from crftool.selection.subset import take_sequences
+    from crftool.corpus.subset import take_sequences
     half = np.arange(lab.dataset.S // 2)
     twice = take_sequences(lab.dataset, np.concatenate((half, half)))
     np.testing.assert_array_equal(method.chosen(setting, take_sequences(lab.dataset, half), 0.5),

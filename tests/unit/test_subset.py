@@ -12,7 +12,7 @@ from crftool.model.weights import TrainedWeights
 from crftool.objectives import LogLoss
 from crftool.selection.lab import frequent_weights
 from crftool.corpus.names import Names
-from crftool.selection.subset import (Columns, Subproblem, encoder_of_lines, fold_of_sequences, take_sequences,
+from crftool.corpus.subset import (Columns, Subproblem, encoder_of_lines, fold_of_sequences, take_sequences,
                                       template_of_lines)
 
 # Lines 2 and 3 share observations; so do 6 and 7.

@@ -41,6 +41,11 @@ class Columns:
                    tuple(k for k, line in enumerate(template.bigrams) if line.line in lines))
 
     @classmethod
+    def of_dataset(cls, dataset):
+        """All columns."""
+        return cls(tuple(range(dataset.unigrams.shape[1])), tuple(range(dataset.bigrams.shape[1])))
+
+    @classmethod
     def all(cls, template):
         return cls(tuple(range(len(template.unigrams))), tuple(range(len(template.bigrams))))
 
