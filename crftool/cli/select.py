@@ -210,13 +210,16 @@ class Job:
                 self.chosen = lab.best(self.rows, self.one_se)
                 if self.stability:
                     stability = self._repeat()
-                if self.output or self.report:
+                if self.output or self.report or self.write_template and self.chosen.setting.lines is None:
                     fit = self._final(stability)
             except Interrupted:
                 interrupted = True
             finally:
                 self.known.save()
                 lab.close()
+        if lab.unfinished:
+            say(f"warning: {len(lab.unfinished)} trainings did not reach their optimum ({lab.unfinished[0]}); raise "
+                "--max-iterations or --tolerance")
         if self.rows:
             self.chosen = lab.best(self.rows, self.one_se)
             self._write(fit, stability)
@@ -263,7 +266,8 @@ class Job:
         self._check_lines()
         bytes_per_weight = max(trainer.bytes_per_weight for trainer in TRAINERS.values())
         side_by_side = min(self.threads, self.folds or (len(self.compiled.unigrams) if self.method in WRAPPERS else 1))
-        estimate = census.estimate_memory(self.encoder, self.dataset, bytes_per_weight * side_by_side + 16)
+        kept = 24 * (self.folds or 1)                # weights, gradient and mask of every fold
+        estimate = census.estimate_memory(self.encoder, self.dataset, bytes_per_weight * side_by_side + kept)
         census.check_memory(self.encoder, estimate, None if self.max_memory is None else parse_size(self.max_memory))
         self._say(f"{self.dataset.S} sequences, {self.dataset.N} tokens, {len(self.encoder.labels)} labels, "
                   f"{self.encoder.space.F} features; scored "
@@ -385,7 +389,7 @@ class Job:
     # After ------------------------------------------------------------------------------------------------
 
     def _write(self, fit, stability):
-        from crftool.corpus.subset import encoder_of_lines, template_of_lines
+        from crftool.corpus.subset import encoder_of_lines
 
         setting, outcome = self.chosen.setting, self.chosen.outcome
         self._say(f"chosen: {setting.method} {setting}: error {outcome.error:.2f}%, F1 {outcome.f1:.2f}, "
@@ -396,11 +400,8 @@ class Job:
         self._say(f"again: {self._again()}")
         if self.as_json:
             write_output(json.dumps(self._summary(stability)).encode() + b"\n")
-        if self.write_template:
-            from crftool.files import write_atomically
-            write_atomically(self.write_template, [
-                self._template_head() + (template_of_lines(self.compiled, setting.lines) if setting.lines else
-                                         self.compiled.text)])
+        if self.write_template and (setting.lines or fit is not None):
+            self._write_template(fit)
         if fit is None:
             return
         encoder = encoder_of_lines(self.encoder, setting.lines) if setting.lines else self.encoder
@@ -418,6 +419,16 @@ class Job:
             write_atomically(self.report, [page(
                 f"crftool select: {self.template} on {self.train}", facts, self.rows, self.chosen, self._again(),
                 encoder, fit.weights(), stability, self.by).encode("utf-8", "replace")])
+
+    def _write_template(self, fit):
+        """The chosen lines; or, if features were chosen, the lines that still have any."""
+        from crftool.corpus.subset import active_lines, template_of_lines
+        from crftool.files import write_atomically
+
+        lines = self.chosen.setting.lines or active_lines(self.compiled, self.dataset, self.encoder.space, fit.weights())
+        if not lines:
+            raise CrftoolError(f"{self.write_template}: the chosen model is empty, so is its template; lower --rho1")
+        write_atomically(self.write_template, [self._template_head() + template_of_lines(self.compiled, lines)])
 
     def _template_head(self):
         """Comments that say what each set of templates on the way to this one has earned."""

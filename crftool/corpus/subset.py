@@ -116,6 +116,17 @@ class Subproblem:
         return out
 
 
+def active_lines(template, dataset, space, theta):
+    """The lines of the template whose observations in this data own a non-zero weight."""
+    mu, lam = space.split(theta)
+    lines = set()
+    for kind, ids, active in ((template.unigrams, dataset.unigrams, mu.any(axis=1)),
+                              (template.bigrams, dataset.bigrams, lam.any(axis=(1, 2)))):
+        active = np.append(active, False)            # where NONE points
+        lines |= {line.line for k, line in enumerate(kind) if active[ids[:, k]].any()}
+    return lines
+
+
 def template_of_lines(template, lines):
     """The text of a template file with only these lines; comments stay."""
     kept = []

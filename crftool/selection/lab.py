@@ -65,7 +65,7 @@ class Lab:
         """
         self.encoder, self.dataset, self.training, self.constraint = encoder, dataset, training, constraint
         self.by, self.requests = by, requests
-        self.seed = seed
+        self.unfinished = []                         # why trainings ended that did not reach their optimum
         self.memory = {} if memory is None else memory
         self.space, self.groups = encoder.space, encoder.unigrams.groups()
         self.labels = labels or encoder.labels
@@ -196,6 +196,8 @@ class Fit:
                 lambda iteration: "interrupted" if self.lab.requests else None), rho2
         self.result = self._path.step(rho1).result
         self.lab.check_requests()
+        if not self.result.converged:
+            self.lab.unfinished.append(self.result.reason)
 
     def score(self, theta=None):
         """(Scores, standard error of the token error) on the split's test data."""

@@ -56,8 +56,7 @@ class Axis:
             ticks = [tick for tick in ticks if self._low <= math.log10(tick) <= self._high]
             if len(ticks) >= 3:
                 break
-        skip = -(-len(ticks) // 8)
-        return ticks[::skip]
+        return ticks[::max(1, -(-len(ticks) // 8))]
 
 
 def _text(x, y, text, kind="", anchor="middle", turn=False):
@@ -145,7 +144,7 @@ def heat_map(matrix, rows, columns, title):
     """Dark (on dark ground: bright) where a value is large. `matrix` [rows][columns] of numbers >= 0."""
     cell = max(9, min(20, 760 // max(1, len(columns))))
     left = 10 + 7 * max((len(name) for name in rows), default=1)
-    top = 8 + 7 * max((len(name) for name in columns), default=1)
+    top = 14 + 7 * max((len(name) for name in columns), default=1)
     largest = max((value for row in matrix for value in row), default=0.0) or 1.0
     parts = []
     for j, name in enumerate(columns):

@@ -135,6 +135,25 @@ def test_templates(planted, method):
     assert planted.run("eval", "-m", "m", "dev.txt")[0] == planted.run("eval", "-m", "m2", "dev.txt")[0]
 
 
+def test_template_of_chosen_features(planted):
+    """Lines whose weights are all zero are left out, and are not missed."""
+    select(planted, "--method", "grid", "--rho1", "12", "--rho2", "0.1", "--dev", "dev.txt", "-e", "1e-6",
+           "--write-template", "short", "-o", "m")
+    short = Template(planted.read("short"))
+    texts = [line.text for line in short.unigrams]
+    assert b"U1:%x[0,1]/%x[-1,2]" in texts and b"U2:%x[0,3]" not in texts
+    planted.run("learn", "-q", "-e", "1e-6", "--rho1", "12", "--rho2", "0.1", "short", "train.txt", "m2")
+    assert Model.load(str(planted.path / "m2")).active == Model.load(str(planted.path / "m")).active
+    _, messages = planted.run("select", "--method", "grid", "--rho1", "1e9", "--dev", "dev.txt", "--write-template", "s",
+                              "t", "train.txt", code=1)
+    assert "s: the chosen model is empty" in messages
+
+
+def test_a_warning_when_the_optimum_was_not_reached(planted):
+    _, messages = select(planted, "--method", "grid", "--dev", "dev.txt", "-m", "1")
+    assert "warning: 1 trainings did not reach their optimum (iteration limit 1 reached)" in messages
+
+
 @pytest.mark.parametrize("options", [
     ("--method", "l1", "--path", "4", "--rho2", "0,0.1"), ("--method", "grid", "--rho1", "0,1", "-f", "1,3"),
     ("--method", "mi", "--number", "5,20%"), ("--method", "threshold", "--delta", "0.3"),
