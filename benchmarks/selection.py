@@ -27,7 +27,8 @@ from crftool.selection.report import STYLE
 from crftool.selection.rows import Plan
 from crftool.trainers import TRAINERS
 
-CORPORA = {"conll2000": ("train.txt.gz", "test.txt.gz", "chunking"), "conll2002": ("esp.train.gz", "esp.testb.gz", "ner")}
+CORPORA = {"conll2000": ("train.txt.gz", "test.txt.gz", "chunking"),
+           "conll2002": ("esp.train.gz", "esp.testb.gz", "ner")}
 FILTERS = ("count", "mi", "chi2")
 SIZES = "1000,3000,10000,30000,100000,300000,1000000"
 ORDER = ("l1", "threshold", "mi", "count")       # best first, says the paper
@@ -112,8 +113,8 @@ def main():
         print(f"# {size} features: " + ", ".join(f"{name} {error:.2f}%" for error, name in ranked)
               + (f"; the paper's order {verdict}" if len(ranked) > 1 else ""))
     if options.page:
-        series = {name: [(size, error, f"{name}: {size:.0f} features, {error:.2f}%") for size, error, *_ in found]
-                  for name, found in curves.items()}
+        series = {name: [(size, error, f"{name}: {size:.0f} features, {error:.2f}%") for size, error, *_ in found
+                         if 2 * size >= min(sizes)] for name, found in curves.items()}
         svg = plot.lines(series, "features", "test error, %", log_x=True)
         Path(options.page).write_text(f'<!DOCTYPE html><meta charset="utf-8"><title>{options.corpus}</title>'
                                       f"<style>{STYLE}</style><h1>{options.corpus}</h1>{svg}\n", encoding="utf-8")

@@ -22,7 +22,9 @@ def confidence_intervals(counts, repeats, seed, level=0.95):
     for drawn in _draws(rng, len(counts), repeats):
         found.append(np.stack(rates(drawn @ counts)))
     tail = 50.0 * (1.0 - level)
-    return tuple(tuple(np.percentile(values, [tail, 100.0 - tail]).tolist()) for values in np.concatenate(found, axis=1))
+    accuracy, f1 = (tuple(np.percentile(values, [tail, 100.0 - tail]).tolist())
+                    for values in np.concatenate(found, axis=1))
+    return accuracy, f1
 
 
 def paired_test(a, b, repeats, seed):

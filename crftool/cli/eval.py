@@ -31,8 +31,9 @@ Examples:
               help="The column of the words, for --train.")
 @click.option("--bootstrap", type=click.IntRange(min=100), metavar="N",
               help="Add 95% confidence intervals, from N resamples of the sequences.")
-@click.option("--compare", metavar="OTHER", help="Another output for the same sequences: tell the difference of FILE to "
-                                                 "it, and how likely it is by chance (a paired test).")
+@click.option("--compare", metavar="OTHER",
+              help="Another output for the same sequences: tell the difference of FILE to it, and how likely it is "
+                   "by chance (a paired test).")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", default=1, show_default=True,
               help="Seed of --bootstrap and --compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with sequence accuracy.")
@@ -168,12 +169,14 @@ class Scorer:
         others = np.concatenate(others)
         if at != len(golds) or len(others) != len(self._per_sequence) or \
                 (others[:, 0] != self._per_sequence[:, 0]).any():
-            raise DataError(self.compare, None, f"other sequences than {self.file}", "compare two outputs for the same data")
+            raise DataError(self.compare, None, f"other sequences than {self.file}",
+                            "compare two outputs for the same data")
         own, other = rates(self._per_sequence.sum(axis=0)), rates(others.sum(axis=0))
         p = paired_test(self._per_sequence, others, self.REPEATS, self.seed)
-        return {"file": self.file, "other": self.compare,
-                **{name: {"file": float(own[i]), "other": float(other[i]), "difference": float(own[i] - other[i]), "p": p[i]}
-                   for i, name in enumerate(("token_accuracy", "f1"))}}
+        out = {"file": self.file, "other": self.compare}
+        for name, a, b, chance in zip(("token_accuracy", "f1"), map(float, own), map(float, other), p):
+            out[name] = {"file": a, "other": b, "difference": a - b, "p": chance}
+        return out
 
     def _print(self, extras):
         for name in ("seen", "unseen"):

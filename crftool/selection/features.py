@@ -215,7 +215,8 @@ class _Inducer:
         """[F]  lower bounds of the gain of each candidate; -1 for others."""
         grad = np.empty(self._whole.space.F)
         self._objective.value_and_gradient(self._whole.shrink(self.theta), grad)
-        return np.where(self._candidates & ~self.mask, gain_bound(self._c, self._c + self._whole.expand(grad), self._n), -1.0)
+        bound = gain_bound(self._c, self._c + self._whole.expand(grad), self._n)
+        return np.where(self._candidates & ~self.mask, bound, -1.0)
 
     def grow_to(self, number):
         """The Fit with `number` features, by as many batches as it takes from here."""

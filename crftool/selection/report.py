@@ -96,9 +96,10 @@ def _plots(rows, chosen, by):
                   plot.lines({"tried": steps, "best so far": record}, "sets of templates", name)]
     if len({row.setting.rho1 for row in tried}) > 1:
         active = {}
-        for kind, count in (("unigram", lambda row: row.outcome.active_u), ("bigram", lambda row: row.outcome.active_b)):
-            of_kind = _series(tried, lambda row: (row.setting.rho1, count(row), str(row.setting)))
-            active.update({kind if len(of_kind) == 1 else f"{kind} {name}": entries for name, entries in of_kind.items()})
+        for kind, field in (("unigram", "active_u"), ("bigram", "active_b")):
+            of_kind = _series(tried, lambda row: (row.setting.rho1, getattr(row.outcome, field), str(row.setting)))
+            for name, entries in of_kind.items():
+                active[kind if len(of_kind) == 1 else f"{kind} {name}"] = entries
         parts += ["<h2>The path: features against rho1</h2>",
                   plot.lines(active, "rho1", "non-zero weights", log_x=True, log_y=True)]
     return parts
@@ -112,11 +113,12 @@ def _stability(stability, names, theta):
     groups = [(f"{i + 1}–{min(runs, i + step)} of {runs}" if step > 1 else f"{i + 1} of {runs}",
                int(shares[i:i + step].sum())) for i in range(0, runs, step)]
     order = np.lexsort((-np.abs(theta), -stability.frequency))[:MOST_FREQUENCIES]
-    top = [(_feature_text(names.feature(f)), float(stability.frequency[f])) for f in order if stability.frequency[f] > 0]
+    top = [(_feature_text(names.feature(f)), float(stability.frequency[f]))
+           for f in order if stability.frequency[f] > 0.0]
     return ["<h2>Stability</h2>",
             f"<p>Chosen anew on {runs} halves of the data: mean overlap of two choices (Jaccard) "
-            f"{stability.jaccard:.3f}; corrected for chance (Kuncheva) {stability.kuncheva:.3f}. How many features were "
-            "chosen how often, and those chosen most often:</p>",
+            f"{stability.jaccard:.3f}; corrected for chance (Kuncheva) {stability.kuncheva:.3f}. How many features "
+            "were chosen how often, and those chosen most often:</p>",
             plot.bars(groups, "features by how often they were chosen"), plot.bars(top, "selection frequency", 1.0)]
 
 
@@ -151,7 +153,8 @@ def _heat_maps(encoder, theta, names):
     mu, lam = encoder.space.split(theta)
     labels = [names.label(y) for y in range(encoder.space.Y)]
     parts = []
-    for weights, bigram, title in ((np.abs(mu), False, "|μ(y, x)|"), (np.abs(lam).sum(axis=1), True, "Σ |λ(y′, y, x)|")):
+    for weights, bigram, title in ((np.abs(mu), False, "|μ(y, x)|"),
+                                   (np.abs(lam).sum(axis=1), True, "Σ |λ(y′, y, x)|")):
         strength = weights.sum(axis=1)
         rows = np.sort(np.argsort(-strength, kind="stable")[:MOST_OBSERVATIONS])
         rows = rows[strength[rows] > 0.0]
@@ -160,11 +163,11 @@ def _heat_maps(encoder, theta, names):
         texts = [names.observation(int(row), bigram)[:40] for row in rows]
         order = sorted(range(len(rows)), key=lambda i: texts[i])
         which = "all" if len(rows) == np.count_nonzero(strength) else f"the {len(rows)} strongest"
+        drawing = plot.heat_map(weights[rows][order].tolist(), [texts[i] for i in order], labels, title)
         parts += [f"<h2>{title}</h2>", f'<p class="dim">{"Bigram" if bigram else "Unigram"} weights by observation and '
                   f"label, {which} observations"
                   + (", summed over the label before" if bigram else "") + ".</p>",
-                  '<div class="wide">' + plot.heat_map(weights[rows][order].tolist(), [texts[i] for i in order], labels, title)
-                  + "</div>"]
+                  f'<div class="wide">{drawing}</div>']
         if bigram and len(rows) == 1:
             parts += _transitions(encoder, lam[rows[0]], texts[0])
     return parts
@@ -174,7 +177,8 @@ def _transitions(encoder, block, text):
     """The only bigram observation has a map of its own: the label before against the label."""
     labels = [label.decode("utf-8", "backslashreplace") for label in encoder.labels]
     rows = labels + ["^"] * (len(block) - len(labels))
-    return [f"<h2>|λ(y′, y, {html.escape(text)})|</h2>", '<p class="dim">The label before (rows) against the label.</p>',
+    return [f"<h2>|λ(y′, y, {html.escape(text)})|</h2>",
+            '<p class="dim">The label before (rows) against the label.</p>',
             '<div class="wide">' + plot.heat_map(np.abs(block).tolist(), rows, labels, "label pairs") + "</div>"]
 
 
@@ -185,5 +189,6 @@ def _table(rows, chosen):
         o = row.outcome
         parts.append(f'<tr{" class=chosen" if row == chosen else ""}><td>{html.escape(row.setting.method)}</td>'
                      f"<td>{html.escape(str(row.setting))}</td><td>{o.active_u:,.0f}</td><td>{o.active_b:,.0f}</td>"
-                     f"<td>{o.error:.2f}%</td><td>{o.deviation:.2f}</td><td>{o.f1:.2f}</td><td>{o.seconds:.1f}</td></tr>")
+                     f"<td>{o.error:.2f}%</td><td>{o.deviation:.2f}</td><td>{o.f1:.2f}</td>"
+                     f"<td>{o.seconds:.1f}</td></tr>")
     return "".join(parts) + "</table></div>"

@@ -40,7 +40,8 @@ def kuncheva(a, b, F):
     For k1 = k2 = k it is Kuncheva's index (r F - k^2) / (k (F - k)): 1 for equal sets, 0 on average for
     independent ones.
     """
-    both, expected, largest = len(np.intersect1d(a, b, assume_unique=True)), len(a) * len(b) / F, np.sqrt(len(a) * len(b))
+    both = len(np.intersect1d(a, b, assume_unique=True))
+    expected, largest = len(a) * len(b) / F, np.sqrt(len(a) * len(b))
     if largest <= expected:                          # nothing, or everything, was chosen
         return float(len(a) == len(b))
     return float((both - expected) / (largest - expected))

@@ -76,8 +76,8 @@ class Search:
             fits = lab.map(lambda job, pool: self._trained(job[0], lab.splits[job[1]], pool, start[job[1]]), jobs)
             for i, units in enumerate(fresh):
                 own = fits[i * len(lab.splits):(i + 1) * len(lab.splits)]
-                lab.remember(self._setting(units), lambda: lab.outcome(
-                    [scores for _, scores, _ in own], [fit for fit, _, _ in own], sum(seconds for _, _, seconds in own)))
+                trained, scores, seconds = zip(*own)
+                lab.remember(self._setting(units), lambda: lab.outcome(scores, trained, sum(seconds)))
         return [Row(self._setting(units), lab.memory[self._setting(units).key]) for units in sets]
 
     def _trained(self, units, split, pool, start):
