@@ -54,7 +54,8 @@ class Numbers(click.ParamType):
 @click.option("--method", type=click.Choice(METHODS), default="l1", show_default=True,
               help="How to choose. l1: a path of falling rho1. grid: given penalties. threshold: drop small weights "
                    "of an l2 model. count, mi, chi2, gain, gain-ratio, variance, t: the best features by that "
-                   "measure. induce: add the features of largest gain. forward, backward, beam, anneal: search for a set of templates.")
+                   "measure. induce: add the features of largest gain. forward, backward, beam, anneal: search for "
+                   "a set of templates.")
 @click.option("--dev", metavar="FILE", help="Labelled file to score models on.")
 @click.option("--folds", type=click.IntRange(min=2), metavar="K", help=f"Score by cross-validation with K folds, cut "
               f"between sequences.  [default without --dev: {DEFAULT_FOLDS}]")
@@ -63,7 +64,7 @@ class Numbers(click.ParamType):
 @click.option("--one-se", is_flag=True, help="Choose the fewest weights within one standard error of the best.")
 @click.option("--rho1", type=Numbers("X,X,...", 0.0), metavar="X,X,...",
               help="Weights of the l1 penalty to try; for l1 the last of the path.  "
-                   "[default: 0; for l1 a thousandth of the first]")
+                   "[default: 0; for l1 0.5, or less on small data]")
 @click.option("--rho2", type=Numbers("X,X,...", 0.0), metavar="X,X,...", help="Weights of the l2 penalty to try.  "
               "[default: 1; for l1 0]")
 @click.option("-f", "--min-count", type=Numbers("N,N,...", 1, True), metavar="N,N,...", default="1", show_default=True,

@@ -5,6 +5,8 @@ from crftool.selection.rows import Row, Setting
 from crftool.corpus.subset import Columns
 from crftool.trainers.path import geometric_grid, largest_rho1
 
+LAST_RHO1 = 0.5                      # where a path ends, unless told: a feature must gain more than half a count
+
 
 class Penalties:
     """`l1` finds its values of rho1 itself; `grid` takes those that are given."""
@@ -25,7 +27,7 @@ class Penalties:
             return sorted(plan.rho1 or [0.0], reverse=True)
         fit = self._fit(self.lab.dataset, min_count)
         largest = largest_rho1(fit.objective, fit.pool)
-        return geometric_grid(largest, plan.rho1[0] if plan.rho1 else plan.path_ratio * largest, plan.path)
+        return geometric_grid(largest, plan.rho1[0] if plan.rho1 else min(LAST_RHO1, largest / 100), plan.path)
 
     def rows(self):
         lab, plan = self.lab, self.plan

@@ -96,7 +96,6 @@ class Plan:
     retrain: bool = False
     lines: tuple | None = None
     path: int = 20
-    path_ratio: float = 1e-3         # last rho1 of a path over its first, if not given
     over: str = "lines"
     beam: int = 3
     steps: int = 50
