@@ -46,9 +46,10 @@ class LogLoss:
         self._group_bounds = np.cumsum([0] + [len(group) for group in groups]).astype(np.int32)
         self._group_columns = np.array([k for group in groups for k in group], np.int32)
         self._observed_bigrams = self._count_bigrams()
-        self._barred = self._unobserved_weights() if observed_only else None
+        # [F] bool  weights that must stay zero, or None
+        self.barred = self._unobserved_weights() if observed_only else None
         if allowed is not None:
-            self._barred = ~allowed if self._barred is None else self._barred | ~allowed
+            self.barred = ~allowed if self.barred is None else self.barred | ~allowed
         self._candidates, self._pairs = self._candidate_pairs()
         size = C * Y * Y if self._pairs is None else len(self._pairs)
         copies = LANES if 8 * LANES * (size + C * Y) <= LANE_COPY_LIMIT else 1
@@ -61,12 +62,12 @@ class LogLoss:
     @property
     def candidates(self):
         """How many weights may become non-zero."""
-        return self.F if self._barred is None else self.F - int(np.count_nonzero(self._barred))
+        return self.F if self.barred is None else self.F - int(np.count_nonzero(self.barred))
 
     def restricted(self, allowed):
         """(Subproblem, LogLoss) with only these weights [F] bool, the others being zero."""
-        if self._barred is not None:
-            allowed = allowed & ~self._barred
+        if self.barred is not None:
+            allowed = allowed & ~self.barred
         sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
         return sub, LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint,
                             sub.allowed)
@@ -103,8 +104,8 @@ class LogLoss:
         gradient.add_expectations(chain, expected, self._begin, self._candidates, pairs, data.bigrams, lam_grad)
         where, counts = self._observed_bigrams
         lam_grad.reshape(-1)[where] -= counts
-        if self._barred is not None:
-            grad[self._barred] = 0.0
+        if self.barred is not None:
+            grad[self.barred] = 0.0
         self.token_errors = int(self._errors.sum())
         return math.fsum(self._loss)
 
@@ -160,7 +161,7 @@ class LogLoss:
         """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh;
         (None, None) if these are all."""
         C, Y, R = len(self.dataset.bigrams), self.space.Y, self.space.R
-        barred = None if self._barred is None else self.space.split(self._barred)[1][:, :Y]
+        barred = None if self.barred is None else self.space.split(self.barred)[1][:, :Y]
         if barred is None or not barred.any():
             return None, None
         rows, previous, label = np.nonzero(~barred)
