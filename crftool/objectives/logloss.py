@@ -64,14 +64,6 @@ class LogLoss:
         """How many weights may become non-zero."""
         return self.F if self.barred is None else self.F - int(np.count_nonzero(self.barred))
 
-    def restricted(self, allowed):
-        """(Subproblem, LogLoss) with only these weights [F] bool, the others being zero."""
-        if self.barred is not None:
-            allowed = allowed & ~self.barred
-        sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
-        return sub, LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint,
-                            sub.allowed)
-
     def value_and_gradient(self, theta, grad):
         """The loss; its gradient goes to `grad`. NaN when scores leave the range of the recursion."""
         mode = self.inference
@@ -175,3 +167,11 @@ class LogLoss:
             found.append(np.stack((pairs // Y, pairs % Y), axis=1).astype(np.int32))
             counts[c] = len(pairs)
         return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), np.concatenate(found)
+
+    def restricted(self, allowed):
+        """(Subproblem, LogLoss) with only these weights [F] bool, the others being zero."""
+        if self.barred is not None:
+            allowed = allowed & ~self.barred
+        sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
+        return sub, LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint,
+                            sub.allowed)
