@@ -34,8 +34,8 @@ class Job:
         given = self.given
         self._read()
         with graceful_interrupts() as requests:
-            lab, plan = self._lab(requests), self._plan()
-            self.searcher, self.lab = TABLE[given.method](lab, plan), lab
+            self.lab = lab = self._lab(requests)
+            self.searcher = TABLE[given.method](lab, self._plan())
             stability, fit, interrupted = None, None, False
             try:
                 self._try_settings()
@@ -149,15 +149,19 @@ class Job:
 
     def _candidates(self):
         """How many features there are to choose from; an error if none."""
-        from crftool.selection.lab import frequent_weights
         from crftool.corpus.subset import Columns, Subproblem
+        from crftool.objectives import LogLoss
+        from crftool.selection.lab import frequent_weights
 
         given = self.given
         space, groups = self.encoder.space, self.encoder.unigrams.groups()
         columns = Columns.of_lines(self.compiled, given.lines) if given.lines else Columns.all(self.compiled)
         least = min(given.min_count)
         allowed = frequent_weights(self.dataset, space, least) if least > 1 else None
-        F = Subproblem(self.dataset, space, groups, columns, allowed).space.F
+        sub = Subproblem(self.dataset, space, groups, columns, allowed)
+        F = sub.space.F
+        if given.features == "observed":
+            F = LogLoss(sub.dataset, sub.space, sub.groups, self.lab.pool, True).candidates
         if not F:
             raise CrftoolError(f"{self.compiled.path}: no feature is left to choose from; lower --min-count, or use "
                                "more lines")

@@ -90,7 +90,7 @@ class Numbers(click.ParamType):
               help="For anneal: how many sets to try.")
 @click.option("--stability", type=click.IntRange(min=2), metavar="B",
               help="Repeat the choice of features on B halves of the data, with penalties halved, and tell "
-                   "how much the choices agree.")
+                   "how much the choices agree; --json and --report tell how often each feature was chosen.")
 @click.option("--share", type=click.FloatRange(0.0, 1.0, min_open=True), metavar="X",
               help="With --stability: keep the features that this share of the runs chose.")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True,
