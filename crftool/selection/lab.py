@@ -173,7 +173,7 @@ class Fit:
         if self.sub.allowed is not None:
             self.theta[~self.sub.allowed] = 0.0
         self._test, self._scale = None, count_scale(self.sub.dataset, self.sub.space)
-        self.result = self._path = self._rho2 = None
+        self.result = self._path = self._path_of = None
 
     @property
     def pool(self):
@@ -189,11 +189,12 @@ class Fit:
         name = default_trainer(penalty) if training.algorithm == "auto" else training.algorithm
         if not self.sub.space.F:
             return                                   # nothing to learn
-        if self._path is None or self._rho2 != rho2:
-            self._path, self._rho2 = Path(
+        if self._path_of != (name, rho2):
+            self._path_of = name, rho2
+            self._path = Path(
                 TRAINERS[name].train, self.objective, rho2, self.theta,
                 lambda: Stop(training.tolerance, self._scale, training.max_iterations), self.pool,
-                lambda iteration: "interrupted" if self.lab.requests else None), rho2
+                lambda iteration: "interrupted" if self.lab.requests else None)
         self.result = self._path.step(rho1).result
         self.lab.check_requests()
         if not self.result.converged:
