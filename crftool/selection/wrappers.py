@@ -66,19 +66,28 @@ class Search:
         return Setting(self.plan.method, self.rho1, self.rho2, self.min_count, lines=self.units.lines(units))
 
     def _try_all(self, sets, parent):
-        """Rows of some sets, new ones trained side by side, from the weights of `parent`."""
+        """A row for each set, as soon as it is known. As many as there are threads are trained side by side,
+        from the weights of `parent`."""
         lab = self.lab
-        fresh = {self._setting(units).key: units for units in sets}
-        fresh = [units for key, units in fresh.items() if key not in lab.memory]
-        jobs = [(units, split) for units in fresh for split in range(len(lab.splits))]
-        if jobs:
-            start = self._weights_of(parent) if parent else [None] * len(lab.splits)
-            fits = lab.map(lambda job, pool: self._trained(job[0], lab.splits[job[1]], pool, start[job[1]]), jobs)
-            for i, units in enumerate(fresh):
-                own = fits[i * len(lab.splits):(i + 1) * len(lab.splits)]
-                trained, scores, seconds = zip(*own)
-                lab.remember(self._setting(units), lambda: lab.outcome(scores, trained, sum(seconds)))
-        return [Row(self._setting(units), lab.memory[self._setting(units).key]) for units in sets]
+        at_once = max(1, lab.pool.threads // len(lab.splits))
+        for first in range(0, len(sets), at_once):
+            chunk = sets[first:first + at_once]
+            fresh = {self._setting(units).key: units for units in chunk}
+            self._train_all([units for key, units in fresh.items() if key not in lab.memory], parent)
+            for units in chunk:
+                yield Row(self._setting(units), lab.memory[self._setting(units).key])
+
+    def _train_all(self, sets, parent):
+        """Train and remember sets that are new."""
+        lab, K = self.lab, len(self.lab.splits)
+        if not sets:
+            return
+        start = self._weights_of(parent) if parent else [None] * K
+        jobs = [(units, k) for units in sets for k in range(K)]
+        done = lab.map(lambda job, pool: self._trained(job[0], lab.splits[job[1]], pool, start[job[1]]), jobs)
+        for i, units in enumerate(sets):
+            fits, scores, seconds = zip(*done[i * K:(i + 1) * K])
+            lab.remember(self._setting(units), lambda: lab.outcome(scores, fits, sum(seconds)))
 
     def _trained(self, units, split, pool, start):
         """(Fit, its scores, seconds)"""
@@ -125,8 +134,10 @@ class Search:
         while len(current) > 1:
             sets = [current - {unit} for unit in sorted(current)]
             sets = [units for units in sets if self.units.lines(units)]
-            rows = self._try_all(sets, current)
-            yield from rows
+            rows = []
+            for new in self._try_all(sets, current):
+                rows.append(new)
+                yield new
             if not rows:
                 return
             least = min(range(len(rows)), key=lambda i: self.lab.loss_of(rows[i].outcome))
