@@ -37,6 +37,7 @@ bench: build
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/tagging.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/selection.py --sentences 1000 --rho1 0.5 --sizes 300,1000,3000,10000,30000,100000,300000
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info crftool/kernels/*.c crftool/kernels/*.so

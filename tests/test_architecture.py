@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = pathlib.Path(__file__).parents[1] / "crftool"
 ORDER = [{"errors", "files"}, {"kernels"}, {"corpus"}, {"model"}, {"objectives"}, {"trainers"},
-         {"decode", "evaluate", "phrases", "stream"}, {"api"}, {"cli", "__main__"}]
+         {"decode", "evaluate", "phrases", "selection", "significance", "spans", "stream"}, {"api"}, {"cli", "__main__"}]
 ONLY_IN = {"click": "cli/", "tqdm": "cli/progress.py", "yaml": "cli/options.py"}
 MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
 

@@ -13,7 +13,7 @@ import click
 from crftool import __version__
 from crftool.errors import CrftoolError
 
-COMMANDS = ("learn", "tag", "eval")
+COMMANDS = ("learn", "tag", "eval", "select", "inspect")
 INTERRUPTED = 130
 
 
@@ -49,6 +49,7 @@ def main():
     Examples:
       crftool learn chunk.template train.txt chunk.model
       crftool tag -m chunk.model < test.txt | crftool eval
+      crftool select --dev dev.txt chunk.template train.txt
       crftool learn --help
     """
 

@@ -16,6 +16,7 @@ CRFPP_ALGORITHMS = {"crf": "l2", "crf-l2": "l2", "crf-l1": "l1"}
 # Those of crftool.trainers, which is not imported before it is needed; a test compares.
 ALGORITHMS = ("hybrid", "working-set", "l-bfgs", "owl-qn", "sgd", "sgd-l1", "cg", "cg-fr")
 WITHOUT_L1 = ("hybrid", "l-bfgs", "sgd", "cg", "cg-fr")
+PATH_LENGTH = 20                     # values of rho1, if --path does not say how many
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Settings:
     constrain: str | None
     dev: str | None
     init: str | None
+    only: str | None
+    path: int | None
+    keep: str | None
 
 
 EXAMPLES = """\b
@@ -43,11 +47,22 @@ Examples:
   crftool learn -c 4 -f 3 my.template train.txt.gz my.model    as CRF++ would
   crftool learn --rho1 1 my.template train.txt small.model     few non-zero weights
   crftool learn --dev dev.txt my.template train.txt my.model   keep the best on dev.txt
+  crftool learn --path 20 --rho1 0.5 --dev dev.txt my.template train.txt my.model > path.tsv
   zcat part*.gz | crftool learn my.template - my.model
 """
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
+class PathCommand(click.Command):
+    """`--path` may stand without its number, even before an argument."""
+
+    def parse_args(self, ctx, args):
+        following = [*args[1:], ""]
+        return super().parse_args(ctx, [
+            f"--path={PATH_LENGTH}" if argument == "--path" and not next_one.isdigit() else argument
+            for argument, next_one in zip(args, following)])
+
+
+@click.command(cls=PathCommand, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
 @click.argument("template")
 @click.argument("train")
 @click.argument("model")
@@ -78,6 +93,15 @@ Examples:
               help="Stop after N iterations, with a warning.")
 @click.option("--dev", metavar="FILE", help="Labelled file to score after each iteration; the weights that do "
                                             "best on it are kept.")
+@click.option("--keep", type=click.Choice(["best", "last"]), default=None,
+              help="Which weights to keep: best on --dev (by F1, then token error), or the last.  [default: best "
+                   "with --dev]")
+@click.option("--path", type=click.IntRange(min=1), metavar="[N]", default=None,
+              help=f"Train for N values of rho1 ({PATH_LENGTH} if not given), from the smallest one that gives an "
+                   "empty model down to --rho1, each from the one before; print a row for each. --dev then scores "
+                   "each value of rho1.")
+@click.option("--only", metavar="MODEL", help="Train only the weights that are not zero in this model; the others "
+                                              "stay zero.")
 @click.option("--init", metavar="MODEL", help="Start from this model's weights. Labels and features may be new.")
 @click.option("--seed", type=int, metavar="N", default=1, show_default=True,
               help="Seed of random choices: the order of sequences in stochastic descent.")
@@ -109,6 +133,10 @@ def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_
     """
     settings = Settings(**_penalty(algorithm, rho1, rho2, cost),
                         inference=chosen_inference(inference, log_domain), **others)
+    if settings.keep == "best" and not settings.dev:
+        raise click.UsageError("--keep best needs --dev FILE to tell what is best.")
+    if settings.path and not settings.rho1:
+        raise click.UsageError("--path ends at --rho1; give one above 0.")
     limit = None if max_memory is None else parse_size(max_memory)
     Job(template, train, model, settings, make_pool(threads), limit, log_json, quiet, verbose).run()
 
@@ -180,10 +208,11 @@ class Job:
         name = default_trainer(penalty) if settings.algorithm == "auto" else settings.algorithm
         trainer = TRAINERS[name]
         initial = Model.load(settings.init) if settings.init else None
+        only = Model.load(settings.only) if settings.only else None
         with reading_bar(self.train, self.quiet) as watch:
             encoder, dataset = read_training_data(
                 self.train, template, settings.begin_label, settings.min_count,
-                initial.labels if initial else (), watch)
+                [label for known in (initial, only) if known for label in known.labels], watch)
         census.give_back_memory()
         if len(encoder.labels) < 2:
             raise CrftoolError(f"{self.train}: only one label, '{encoder.labels[0].decode('utf-8', 'replace')}'; "
@@ -195,8 +224,9 @@ class Job:
         self.dev, self.dev_labels = read_labelled_data(settings.dev, encoder) if settings.dev else (None, None)
         estimate = census.estimate_memory(encoder, dataset, trainer.bytes_per_weight + 8 * bool(settings.dev))
         census.check_memory(encoder, estimate, self.memory_limit)
+        allowed = self._allowed(only, encoder) if only else None
         objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
-                            settings.features == "observed", settings.inference, self.constraint)
+                            settings.features == "observed", settings.inference, self.constraint, allowed)
         if not self.quiet:
             census.report(encoder, dataset, objective.candidates, estimate)
         if self.verbose:
@@ -234,11 +264,51 @@ class Job:
                 progress.iteration(iteration, dev)
                 return "interrupted" if requests else None
 
-            result = trainer.train(Problem(objective, penalty, self.pool, settings.seed), theta, stop, report)
-        if self.dev is None:
+            if settings.path:
+                result = self._follow_path(trainer, objective, encoder, theta, stop, requests, progress)
+            else:
+                result = trainer.train(Problem(objective, penalty, self.pool, settings.seed), theta, stop, report)
+        if self._best_theta is None:
             self._best_theta, self._best_iteration = theta, result.iteration
         self._end(result, bool(requests))
         return result, bool(requests)
+
+    def _follow_path(self, trainer, objective, encoder, theta, stop, requests, progress):
+        """Train for each rho1 of a path; the table of them goes to standard output as it grows."""
+        from dataclasses import replace
+
+        from crftool.cli.options import write_output
+        from crftool.trainers.base import Stop
+        from crftool.trainers.path import follow_path, geometric_grid, largest_rho1
+
+        settings = self.settings
+        grid = geometric_grid(largest_rho1(objective, self.pool), settings.rho1, settings.path)
+
+        def report(iteration):
+            if self.verbose:
+                progress.iteration(iteration)
+            return "interrupted" if requests else None
+
+        write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\n")
+        for step in follow_path(trainer.train, objective, settings.rho2, grid, theta,
+                                lambda: Stop(stop.tolerance, stop.scale, stop.max_iterations), self.pool, report):
+            best = self._best
+            dev = self._score_dev(encoder, theta, step.result.iteration)
+            if self._best is not best or self._best is None or settings.keep == "last":
+                self.settings = replace(settings, rho1=step.rho1)            # what the model shall tell of itself
+            scores = "\t" if dev is None else f"{dev.token_error:.4f}\t{dev.f1:.4f}"
+            write_output(f"{step.rho1:.10g}\t{step.active_mu}\t{step.active_lam}\t{step.objective:.10g}\t{scores}\t"
+                         f"{step.seconds:.3f}\n".encode())
+        return step.result
+
+    def _allowed(self, only, encoder):
+        """[F] bool: the weights that the model of --only has."""
+        theta, carried = only.initial_weights(encoder)
+        if not theta.any():
+            raise CrftoolError(f"{self.settings.only}: no weight of this model is one of the template's on "
+                               f"{self.train}; name a model of the same template and data")
+        self._say(f"{self.settings.only}: only its weights of {carried} observations may be non-zero")
+        return theta != 0.0
 
     def _end(self, result, interrupted):
         if result.converged:
@@ -250,8 +320,10 @@ class Job:
             elif self.settings.algorithm.startswith("sgd"):
                 remedy = "other algorithms go on to the optimum"
             say(f"warning: {result.reason}; {remedy}")
-        if self.dev is not None:
-            self._say(f"best on {self.settings.dev}: iteration {self._best_iteration.number}, "
+        if self._best is not None:
+            where = f"rho1 {self.settings.rho1:.10g}" if self.settings.path else \
+                f"iteration {self._best_iteration.number}"
+            self._say(f"best on {self.settings.dev}: {where}, "
                       f"token error {self._best.token_error:.2f}%, F1 {self._best.f1:.2f}")
 
     def _score_dev(self, encoder, theta, iteration):
@@ -265,6 +337,8 @@ class Job:
         lattices = Lattices(self.dev, TrainedWeights(encoder.space, theta), self.pool, self.settings.inference,
                             self.constraint)
         scores = score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
+        if self.settings.keep == "last":
+            return scores
         if self._best is None or (scores.f1, scores.correct_tokens) > (self._best.f1, self._best.correct_tokens):
             self._best, self._best_iteration = scores, iteration
             if self._best_theta is None:

@@ -128,3 +128,31 @@ def graceful_interrupts():
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+class RowProgress:
+    """How far a search is: a bar on a terminal, a line a row elsewhere.
+
+    Time left supposes that rows to come take as long as those so far; a search may end sooner.
+    """
+
+    def __init__(self, planned, quiet):
+        self._planned, self._quiet, self._done = max(1, planned), quiet, 0
+        self._begun = time.monotonic()
+        self._bar = None
+        if not quiet and sys.stderr.isatty():
+            from tqdm import tqdm
+            self._bar = tqdm(total=self._planned, file=sys.stderr, leave=False)
+
+    def row(self, text):
+        self._done += 1
+        if self._bar is not None:
+            self._bar.update()
+        elif not self._quiet:
+            seconds = time.monotonic() - self._begun
+            left = seconds * max(0, self._planned - self._done) / self._done
+            say(f"[{self._done}/{self._planned}] {text} time={duration(seconds)} left~{duration(left)}")
+
+    def close(self):
+        if self._bar is not None:
+            self._bar.close()

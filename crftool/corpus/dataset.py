@@ -3,7 +3,7 @@
 The same encoder serves `learn` and `tag`: a feature cannot mean two things.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -166,26 +166,32 @@ def read_training_data(path, template, begin_label=False, min_count=1, more_labe
     return encoder, Dataset(offsets, unigram_ids, transition, rows, labels, lines)
 
 
-def read_labelled_data(path, encoder):
-    """The Dataset of a file whose last column is the gold label, encoded for a finished model; and the
-    labels [Y + more] by index, new ones of the file at the end."""
-    label_table = StringTable()
+def read_labelled_blocks(path, encoder):
+    """(Dataset, labels, tokens) of each block of a file whose last column is the gold label, encoded for a
+    finished model; labels [Y + more] by index, new ones of the file at the end."""
+    label_table, seen = StringTable(), False
     for label in encoder.labels:
         label_table.intern(label)
-    parts, N, C = [], 0, 0
     for tokens in read_tokens(path):
         if tokens.columns <= encoder.template.columns:
             raise DataError(display_name(path), tokens.line(0),
                             f"{tokens.columns} columns, but {encoder.template.columns} and a label are needed",
                             "add the gold label as the last column")
-        part = encoder.encode(tokens)
-        parts.append((part.offsets[:-1] + N, part.unigrams, part.transition + np.int32(C), part.bigrams,
-                      tokens.intern(tokens.columns - 1, label_table, True)))
-        N, C = N + part.N, C + len(part.bigrams)
-    if not parts:
+        seen = True
+        gold = tokens.intern(tokens.columns - 1, label_table, True)
+        yield (replace(encoder.encode(tokens), labels=gold), [label_table.text(i) for i in range(len(label_table))],
+               tokens)
+    if not seen:
         raise DataError(display_name(path), 1, "no token to score", "check the step that writes it")
+
+
+def read_labelled_data(path, encoder):
+    """The whole of such a file: (Dataset, labels)."""
+    parts, N, C = [], 0, 0
+    for part, names, _ in read_labelled_blocks(path, encoder):
+        parts.append((part.offsets[:-1] + N, part.unigrams, part.transition + np.int32(C), part.bigrams, part.labels))
+        N, C = N + part.N, C + len(part.bigrams)
     offsets, unigrams, transition, bigrams, labels = (np.concatenate(part) for part in zip(*parts))
-    names = [label_table.text(i) for i in range(len(label_table))]
     return Dataset(np.append(offsets, N), unigrams, transition, bigrams, labels), names
 
 

@@ -9,11 +9,13 @@ The data are worked through in blocks of fixed size, so that what one phase writ
 when the next reads it, and memory does not grow with the corpus.
 """
 
+import copy
 import math
 from dataclasses import replace
 
 import numpy as np
 
+from crftool.corpus.subset import Columns, Subproblem
 from crftool.kernels import gradient, scoring
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
 from crftool.objectives.stochastic import StochasticLoss
@@ -26,11 +28,13 @@ LANE_COPY_LIMIT = 1 << 25            # bytes that separate copies per lane may t
 class LogLoss:
     """Value and gradient of the log loss over a Dataset; owns the workspaces."""
 
-    def __init__(self, dataset, space, groups, pool, observed_only=False, inference="auto", constraint=None):
+    def __init__(self, dataset, space, groups, pool, observed_only=False, inference="auto", constraint=None,
+                 allowed=None):
         """`groups`: columns of the unigram matrix that may hold the same observation, together.
-        `inference`: one of kernels.transitions.MODES."""
+        `inference`: one of kernels.transitions.MODES.
+        `allowed` [F] bool: the weights that may become non-zero, if not all; their gradient alone is told."""
         self.dataset, self.space, self.pool = dataset, space, pool
-        self.inference, self.constraint = inference, constraint
+        self.inference, self.constraint, self.groups = inference, constraint, groups
         self.token_errors = 0                        # at the last theta, by the most probable label
         Y, R, C = space.Y, space.R, len(dataset.bigrams)
         self._blocks = self._cut_blocks(dataset.offsets)
@@ -46,8 +50,10 @@ class LogLoss:
         self._group_columns = np.array([k for group in groups for k in group], np.int32)
         self._observed_bigrams = self._count_bigrams()
         # [F] bool  weights that must stay zero, or None
-        self.barred = None if not observed_only else self._unobserved_weights()
-        self._candidates, self._pairs = self._candidate_pairs() if observed_only else (None, None)
+        self.barred = self._unobserved_weights() if observed_only else None
+        if allowed is not None:
+            self.barred = ~allowed if self.barred is None else self.barred | ~allowed
+        self._candidates, self._pairs = self._candidate_pairs()
         size = C * Y * Y if self._pairs is None else len(self._pairs)
         copies = LANES if 8 * LANES * (size + C * Y) <= LANE_COPY_LIMIT else 1
         self._expected, self._begin = np.empty((copies, size)), np.empty((copies, C, Y))
@@ -144,18 +150,19 @@ class LogLoss:
         np.maximum(lam_out, 0.0, out=lam_out)        # rounding
         return True
 
-    def screen(self, rho1):
-        """Leave out unigram observations whose weights an l1 penalty keeps at zero: those seen at most rho1
-        times, since the gradient of a weight is below their number. (Ids fall with frequency.)"""
+    def screened(self, rho1):
+        """This loss without the unigram observations whose weights an l1 penalty keeps at zero: those seen at
+        most rho1 times, since the gradient of a weight is below their number. They keep their place in theta."""
         data = self.dataset
         counts = np.zeros(self.space.O, np.int64)
         for column in data.unigrams.T:
             counts += np.bincount(column[column >= 0], minlength=self.space.O)
-        rare = counts <= rho1
-        if rare.any():
-            kept = np.where(rare, np.int32(-1), np.arange(self.space.O, dtype=np.int32))
-            unigrams = np.append(kept, np.int32(-1))[data.unigrams]              # -1 finds the last
-            self.dataset = replace(data, unigrams=unigrams)
+        kept = np.where(counts > rho1, np.arange(self.space.O, dtype=np.int32), np.int32(-1))
+        if (kept >= 0).all():
+            return self
+        rest = copy.copy(self)                       # it shares the workspaces
+        rest.dataset = replace(data, unigrams=np.append(kept, np.int32(-1))[data.unigrams])      # -1 finds the last
+        return rest
 
     def stochastic(self):
         """The same loss for stochastic gradient descent."""
@@ -219,10 +226,13 @@ class LogLoss:
         return barred
 
     def _candidate_pairs(self):
-        """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh."""
+        """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh;
+        (None, None) if these are all."""
         C, Y, R = len(self.dataset.bigrams), self.space.Y, self.space.R
-        where = self._observed_bigrams[0]
-        rows, previous, label = where // (R * Y), where // Y % R, where % Y
+        barred = None if self.barred is None else self.space.split(self.barred)[1][:, :Y]
+        if barred is None or not barred.any():
+            return None, None
+        rows, previous, label = np.nonzero(~barred)
         bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=self.space.Ob))))
         found = [np.empty((0, 2), np.int32)]
         counts = np.zeros(C, np.int64)
@@ -233,3 +243,11 @@ class LogLoss:
             found.append(np.stack((pairs // Y, pairs % Y), axis=1).astype(np.int32))
             counts[c] = len(pairs)
         return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), np.concatenate(found)
+
+    def restricted(self, allowed):
+        """(Subproblem, LogLoss) with only these weights [F] bool, the others being zero."""
+        if self.barred is not None:
+            allowed = allowed & ~self.barred
+        sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
+        return sub, LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint,
+                            sub.allowed)

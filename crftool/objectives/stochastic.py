@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from crftool.corpus.dataset import Dataset, FeatureSpace
+from crftool.corpus.subset import Columns, Subproblem, take_sequences
 from crftool.kernels import stochastic
 
 
@@ -27,26 +27,8 @@ class StochasticLoss:
             shrink, threshold, paid_mu, paid_lam, barred_mu, barred_lam, due, *self._rules)
 
     def sample(self, sequences):
-        """(loss of these sequences alone, weights): a problem in their own observations, renumbered;
-        `weights` [its F] are the places of its weights in theta."""
-        data, space = self.dataset, self.space
-        lengths = np.diff(data.offsets)[sequences]
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
-        tokens = np.repeat(data.offsets[sequences] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        rows, unigrams = _renumber(data.unigrams[tokens])
-        kinds, transition = np.unique(data.transition[tokens], return_inverse=True)
-        blocks, bigrams = _renumber(data.bigrams[kinds])
-        part = Dataset(offsets, unigrams, transition.reshape(-1).astype(np.int32), bigrams, data.labels[tokens])
-        block = space.R * space.Y
-        weights = np.concatenate((
-            (rows[:, None] * space.Y + np.arange(space.Y)).reshape(-1),
-            space.O * space.Y + (blocks[:, None] * block + np.arange(block)).reshape(-1)))
-        return StochasticLoss(part, FeatureSpace(space.Y, len(rows), len(blocks), space.begin_label), self.constraint,
-                              None if self.barred is None else self.barred[weights]), weights
-
-
-def _renumber(ids):
-    """(distinct ids, the matrix with their indices instead); -1, no observation, stays."""
-    known, found = np.unique(ids, return_inverse=True)
-    missing = int(len(known) > 0 and known[0] < 0)
-    return known[missing:].astype(np.int64), (found.reshape(ids.shape) - missing).astype(np.int32)
+        """(Subproblem, StochasticLoss) of these sequences alone, in the weights of their own observations."""
+        part = Subproblem(take_sequences(self.dataset, sequences), self.space, [], Columns.of_dataset(self.dataset),
+                          None if self.barred is None else ~self.barred)
+        return part, StochasticLoss(part.dataset, part.space, self.constraint,
+                                    None if part.allowed is None else ~part.allowed)

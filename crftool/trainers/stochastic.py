@@ -63,10 +63,10 @@ class Descent:
         drawn = self._random.permutation(self._S)
         tokens = np.cumsum(np.diff(self._loss.dataset.offsets)[drawn])
         drawn = drawn[:1 + int(np.searchsorted(tokens, SAMPLE))]
-        loss, weights = self._loss.sample(drawn)
+        part, loss = self._loss.sample(drawn)
         judged = np.arange(len(drawn))
         learned = judged[:max(1, len(drawn) // 2)]
-        start, tried, eta = self.theta[weights], {}, FIRST_TRIAL
+        start, tried, eta = part.shrink(self.theta), {}, FIRST_TRIAL
 
         def value(eta):
             if eta not in tried:

@@ -84,11 +84,13 @@ class Model:
 
 def train(problem, theta, stop, report):
     """Minimise; see crftool.trainers.base for the contract."""
-    problem.objective.screen(problem.penalty.rho1)
-    number, result = start(problem, theta, stop, report, MOST_EPOCHS, LEAST_GAIN)
-    if result is not None:
-        return result
-    return _descend(problem, theta, stop, report, number)
+    whole = problem.objective
+    problem.objective = whole.screened(problem.penalty.rho1)
+    try:
+        number, result = start(problem, theta, stop, report, MOST_EPOCHS, LEAST_GAIN)
+        return result or _descend(problem, theta, stop, report, number)
+    finally:
+        problem.objective = whole
 
 
 def _candidates(problem, theta, grad):

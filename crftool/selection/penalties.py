@@ -1,0 +1,54 @@
+"""Choosing penalties: the path of rho1 for every rho2 and cut-off, or a grid of given values."""
+
+from crftool.selection.lab import Fit, Split
+from crftool.selection.rows import Row, Setting
+from crftool.corpus.subset import Columns
+from crftool.trainers.path import geometric_grid, largest_rho1
+
+LAST_RHO1 = 0.5                      # where a path ends, unless told: a feature must gain more than half a count
+
+
+class Penalties:
+    """`l1` finds its values of rho1 itself; `grid` takes those that are given."""
+
+    def __init__(self, lab, plan):
+        self.lab, self.plan = lab, plan
+        self.columns = Columns.of_lines(lab.encoder.template, plan.lines) if plan.lines else None
+        self.rows_planned = len(plan.rho2) * len(plan.min_counts) * (plan.path if plan.method == "l1" else
+                                                                     len(plan.rho1 or [0.0]))
+
+    def _fit(self, dataset, min_count):
+        return Fit(self.lab, Split(dataset, None), self.lab.pool, self.columns, None, min_count)
+
+    def _values(self, min_count):
+        """The values of rho1, falling."""
+        plan = self.plan
+        if plan.method != "l1":
+            return sorted(plan.rho1 or [0.0], reverse=True)
+        fit = self._fit(self.lab.dataset, min_count)
+        largest = largest_rho1(fit.objective, fit.pool)
+        return geometric_grid(largest, plan.rho1[0] if plan.rho1 else min(LAST_RHO1, largest / 100), plan.path)
+
+    def rows(self):
+        lab, plan = self.lab, self.plan
+        for min_count in plan.min_counts:
+            values = self._values(min_count)
+            for rho2 in plan.rho2:
+                fits = []                            # made when the first value has to be trained
+                for rho1 in values:
+                    def compute():
+                        if not fits:
+                            fits.extend(lab.fits(columns=self.columns, min_count=min_count))
+                        return lab.trained(fits, rho1, rho2)
+                    setting = Setting(plan.method, rho1, rho2, min_count, lines=plan.lines)
+                    yield Row(setting, lab.remember(setting, compute))
+
+    def final(self, setting, dataset=None, scale=1.0):
+        """The Fit of a setting on all data; `scale` multiplies penalties, for parts of the data."""
+        fit = self._fit(self.lab.dataset if dataset is None else dataset, setting.min_count)
+        fit.train(scale * setting.rho1, scale * setting.rho2)
+        return fit
+
+    def chosen(self, setting, dataset, scale):
+        """[F] bool: the features that the setting picks from a part of the data."""
+        return self.final(setting, dataset, scale).weights() != 0.0

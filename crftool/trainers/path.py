@@ -1,0 +1,124 @@
+"""Regularisation paths: the same problem for a falling rho1, each optimum the start of the next.
+
+The largest rho1 worth a look is the smallest one that leaves every weight at zero. At theta = 0 the
+conditions of optimality read |gradient| <= rho1 for every weight, so it is the largest |gradient| there.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from crftool.objectives import ElasticNet
+from crftool.trainers.base import Problem, Result, start_evaluation
+
+LEAST_BOUND = 0.3                    # share of rho1 below which a gradient is never taken for a sign of life
+LARGEST_SHARE = 0.5                  # of the weights that it pays to cut out
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """The optimum for one rho1; the weights are those of the path's `theta`."""
+
+    rho1: float
+    active_mu: int                   # non-zero weights of unigram
+    active_lam: int                  # and of bigram observations
+    objective: float
+    seconds: float
+    result: Result
+
+
+def largest_rho1(objective, pool):
+    """rho1_max: the smallest rho1 for which the empty model is optimal (whatever rho2)."""
+    grad = np.empty(objective.F)
+    start_evaluation(Problem(objective, ElasticNet(0.0, 0.0), pool), np.zeros(objective.F), grad)
+    return float(np.abs(grad).max(initial=0.0))
+
+
+def geometric_grid(largest, smallest, n):
+    """n values from `largest` down to `smallest`, by equal factors; only the latter if it is not smaller."""
+    if n < 2 or smallest >= largest:
+        return [smallest]
+    factor = (smallest / largest) ** (1.0 / (n - 1))
+    return [largest * factor ** i for i in range(n - 1)] + [smallest]
+
+
+class Path:
+    """Optima for one rho1 after the other, from `theta` on and in place.
+
+    Between neighbouring values few weights change from zero, so each training sees only those that may: the
+    non-zero ones, and by the sequential strong rule (Tibshirani et al. 2012) those with
+
+        |gradient at the last optimum| >= 2 rho1 - rho1 of the last optimum.
+
+    The rule can err. So the conditions of optimality are checked for all weights afterwards, and training
+    goes on with those that violate them until the pseudo-gradient of all is as small as asked for.
+    """
+
+    def __init__(self, train, objective, rho2, theta, make_stop, pool, report):
+        """`train`: a trainer (crftool.trainers.base), `report` its callback. `make_stop()` gives each
+        training its own Stop."""
+        self._train, self._objective, self._rho2, self._pool = train, objective, rho2, pool
+        self.theta, self._make_stop, self._report = theta, make_stop, report
+        self._grad = None                            # [F]  of the smooth part, at theta
+        self._last = np.inf                          # rho1 of the last optimum
+        self.stopped = False                         # whether `report` has ended a training
+
+    def step(self, rho1):
+        """The PathStep of a rho1, smaller than those before."""
+        begun = time.monotonic()
+        problem = Problem(self._objective, ElasticNet(rho1, self._rho2), self._pool)
+        allowed = self._screen(problem, rho1)
+        while True:
+            result = self._run(problem, allowed, rho1)
+            if allowed is None:
+                self._grad = None
+                break
+            problem.evaluate(self.theta, self._grad)
+            pseudo, stop = np.empty(problem.F), self._make_stop()
+            norm, _ = problem.vectors.pseudo_gradient(self.theta, self._grad, rho1, pseudo)
+            missing = (pseudo != 0.0) & ~allowed
+            if self.stopped or not result.converged or norm <= stop.tolerance * stop.scale or not missing.any():
+                break
+            allowed |= missing
+        self._last = rho1
+        mu, lam = self._objective.space.split(self.theta)
+        return PathStep(rho1, int(np.count_nonzero(mu)), int(np.count_nonzero(lam)), result.iteration.objective,
+                        time.monotonic() - begun, result)
+
+    def _screen(self, problem, rho1):
+        """[F] bool: the weights to train first; None for all."""
+        if rho1 == 0.0:
+            return None
+        if self._grad is None:
+            self._grad = np.empty(problem.F)
+            start_evaluation(problem, self.theta, self._grad)
+            if not self.theta.any():                 # which is optimal for this rho1 and above
+                self._last = float(np.abs(self._grad).max(initial=0.0))
+        bound = max(2.0 * rho1 - self._last, LEAST_BOUND * rho1)
+        allowed = (np.abs(self._grad) >= bound) | (self.theta != 0.0)
+        return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None
+
+    def _run(self, problem, allowed, rho1):
+        """The Result of a training of the allowed weights."""
+        if allowed is None:
+            return self._train(problem, self.theta, self._make_stop(), self._listen)
+        sub, objective = self._objective.restricted(allowed)
+        theta = sub.shrink(self.theta)
+        result = self._train(Problem(objective, problem.penalty, self._pool), theta, self._make_stop(), self._listen)
+        self.theta[:] = sub.expand(theta)
+        return result
+
+    def _listen(self, iteration):
+        wish = self._report(iteration)
+        self.stopped |= wish is not None
+        return wish
+
+
+def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report):
+    """A PathStep for each rho1 of `grid`, falling. When `report` ends a training, the path ends with that step."""
+    path = Path(train, objective, rho2, theta, make_stop, pool, report)
+    for rho1 in grid:
+        yield path.step(rho1)
+        if path.stopped:
+            return

@@ -1,0 +1,349 @@
+"""`crftool select`, and the options of `learn` that belong to it, as a user runs them."""
+
+import html.parser
+import json
+import shlex
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from crftool.cli import main
+from crftool.corpus.template import Template
+from crftool.model import Model
+
+TEMPLATE = b"# the planted one is line 3\nU0:%x[0,0]\nU1:%x[0,1]/%x[-1,2]\nU2:%x[0,3]\nU3:%x[0,1]\nB\n"
+
+
+def planted_text(seed, S):
+    """Columns 1 and, one token before, 2 decide the label."""
+    rng = np.random.default_rng(seed)
+    sequences = []
+    for _ in range(S):
+        before, lines = 0, []
+        for _ in range(int(rng.integers(3, 8))):
+            noise, decides, shifts, more = (int(rng.integers(n)) for n in (6, 3, 2, 4))
+            lines.append(b"n%d d%d s%d m%d %s\n" % (noise, decides, shifts, more,
+                                                    (b"O", b"B-X", b"I-X")[(decides + before) % 3]))
+            before = shifts
+        sequences.append(b"".join(lines))
+    return b"\n".join(sequences)
+
+
+@pytest.fixture
+def planted(workdir):
+    workdir.write("train.txt", planted_text(1, 40))
+    workdir.write("dev.txt", planted_text(2, 20))
+    workdir.write("t", TEMPLATE)
+    return workdir
+
+
+def table(output):
+    """[{column: cell}]"""
+    header, *rows = [line.split("\t") for line in output.decode().splitlines()]
+    assert header == ["method", "setting", "active_u", "active_b", "error", "f1", "seconds", "command"]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def select(workdir, *options, code=0):
+    output, messages = workdir.run("select", *options, "t", "train.txt", code=code)
+    return table(output), messages
+
+
+# learn --path, --keep, --only ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [("--path", "5"), ("--path=5",), ("--path",)])
+def test_learn_path(planted, path):
+    output, messages = planted.run("learn", "--rho1", "0.5", "--dev", "dev.txt", *path, "t", "train.txt", "m")
+    header, *rows = [line.split("\t") for line in output.decode().splitlines()]
+    assert header == ["rho1", "active_mu", "active_lambda", "objective", "dev_error", "dev_f1", "seconds"]
+    assert len(rows) == (5 if "5" in path[-1] else 20)
+    values = [[float(cell) for cell in row] for row in rows]
+    assert values[0][1:3] == [0, 0] and values[1][1] > 0 and values[-1][0] == 0.5
+    assert all(a[0] > b[0] and a[3] > b[3] for a, b in zip(values, values[1:]))
+    best = max(values, key=lambda row: row[5])                 # the first of equals: fewer weights
+    model = Model.load(str(planted.path / "m"))
+    assert model.options["rho1"] == pytest.approx(best[0]) and model.active == best[1] + best[2]
+    assert f"best on dev.txt: rho1 {best[0]:.10g}" in messages
+    planted.run("learn", "-q", "--rho1", "0.5", "--dev", "dev.txt", "--keep", "last", *path, "t", "train.txt", "m")
+    model = Model.load(str(planted.path / "m"))
+    assert model.options["rho1"] == 0.5 and model.active == values[-1][1] + values[-1][2]
+
+
+def test_learn_path_ends_where_learn_does(planted):
+    output, _ = planted.run("learn", "--path", "6", "--rho1", "0.5", "--rho2", "0.1", "-e", "1e-7", "t", "train.txt", "a")
+    planted.run("learn", "-q", "--rho1", "0.5", "--rho2", "0.1", "-e", "1e-7", "t", "train.txt", "b")
+    a, b = (Model.load(str(planted.path / name)) for name in "ab")
+    assert a.active == b.active
+    assert float(output.decode().splitlines()[-1].split("\t")[3]) == pytest.approx(b.options["objective"], rel=1e-7)
+    assert b"\t\t" in output                                   # no dev, no scores
+
+
+def test_keep_last_without_a_path(planted):
+    planted.run("learn", "-q", "-m", "3", "--dev", "dev.txt", "--keep", "last", "t", "train.txt", "a")
+    planted.run("learn", "-q", "-m", "3", "t", "train.txt", "b")
+    a, b = (Model.load(str(planted.path / name)) for name in "ab")
+    np.testing.assert_array_equal(a.weights.unigrams.to_dense(), b.weights.unigrams.to_dense())
+    assert a.options["iterations"] == 3
+
+
+def test_learn_only(planted):
+    planted.run("learn", "-q", "--rho1", "2", "t", "train.txt", "few")
+    planted.run("learn", "-q", "--only", "few", "t", "train.txt", "again")
+    few, again = (Model.load(str(planted.path / name)) for name in ("few", "again"))
+    assert again.active == few.active and again.options["rho1"] == 0
+    planted.write("u", b"U9:%x[0,1]\n")
+    _, messages = planted.run("learn", "-q", "--only", "few", "u", "train.txt", "x", code=1)
+    assert "few: no weight of this model is one of the template's" in messages
+
+
+def usage_error(*arguments):
+    """What is said about a command line that contradicts itself."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    return result.output
+
+
+@pytest.mark.parametrize("options,message", [
+    (("--keep", "best"), "--keep best needs --dev"), (("--path", "3"), "--path ends at --rho1"),
+    (("--path", "0", "--rho1", "1"), "0 is not in the range")])
+def test_learn_usage(options, message):
+    assert message in usage_error("learn", *options, "t", "train.txt", "m")
+
+
+# What select finds --------------------------------------------------------------------------------------
+
+
+def test_l1(planted):
+    rows, messages = select(planted, "--dev", "dev.txt", "--path", "6", "-o", "m")
+    assert len(rows) == 6 and rows[0]["active_u"] == rows[0]["active_b"] == "0"
+    best = min(rows, key=lambda row: (float(row["error"]), float(row["active_u"]) + float(row["active_b"])))
+    assert f"chosen: l1 {best['setting']}" in messages
+    model = Model.load(str(planted.path / "m"))
+    assert abs(model.active - int(best["active_u"]) - int(best["active_b"])) <= 1
+    assert "[6/6]" in messages and "left~" in messages
+    assert not (planted.path / "m.state").exists()
+
+
+@pytest.mark.parametrize("method", ["forward", "backward", "beam", "anneal"])
+def test_templates(planted, method):
+    rows, messages = select(planted, "--method", method, "--dev", "dev.txt", "--rho2", "0.1", "--write-template", "short",
+                            "-o", "m")
+    short = Template(planted.read("short"))
+    assert [line.text for line in short.unigrams] == [b"U1:%x[0,1]/%x[-1,2]"] and not short.bigrams
+    assert b"# error 0.00% F1 100.00 lines 3" in planted.read("short")
+    again = next(line for line in messages.splitlines() if line.startswith("again: "))
+    assert "crftool learn " in again and " short train.txt MODEL" in again
+    planted.run(*shlex.split(again.removeprefix("again: crftool "))[:-1], "m2")
+    output, _ = planted.run("eval", "--json", "-m", "m2", "dev.txt")
+    assert json.loads(output)["token_error"] == 0.0
+    assert planted.run("eval", "-m", "m", "dev.txt")[0] == planted.run("eval", "-m", "m2", "dev.txt")[0]
+
+
+def test_template_of_chosen_features(planted):
+    """Lines whose weights are all zero are left out, and are not missed."""
+    select(planted, "--method", "grid", "--rho1", "12", "--rho2", "0.1", "--dev", "dev.txt", "-e", "1e-6",
+           "--write-template", "short", "-o", "m")
+    short = Template(planted.read("short"))
+    texts = [line.text for line in short.unigrams]
+    assert b"U1:%x[0,1]/%x[-1,2]" in texts and b"U2:%x[0,3]" not in texts
+    planted.run("learn", "-q", "-e", "1e-6", "--rho1", "12", "--rho2", "0.1", "short", "train.txt", "m2")
+    assert Model.load(str(planted.path / "m2")).active == Model.load(str(planted.path / "m")).active
+    _, messages = planted.run("select", "--method", "grid", "--rho1", "1e9", "--dev", "dev.txt", "--write-template", "s",
+                              "t", "train.txt", code=1)
+    assert "s: the chosen model is empty" in messages
+
+
+def test_a_warning_when_the_optimum_was_not_reached(planted):
+    _, messages = select(planted, "--method", "grid", "--dev", "dev.txt", "-m", "1")
+    assert "warning: 1 trainings did not reach their optimum (iteration limit 1 reached)" in messages
+
+
+@pytest.mark.parametrize("options", [
+    ("--method", "l1", "--path", "4", "--rho2", "0,0.1"), ("--method", "grid", "--rho1", "0,1", "-f", "1,3"),
+    ("--method", "mi", "--number", "5,20%"), ("--method", "threshold", "--delta", "0.3"),
+    ("--method", "threshold", "--number", "10,20", "--retrain"), ("--method", "induce", "--number", "30", "--batch", "10"),
+    ("--method", "forward"), ("--method", "count", "--number", "15", "--lines", "3,5,6", "--begin-label", "--by", "f1")])
+@pytest.mark.parametrize("scored", [("--dev", "dev.txt"), ("--folds", "3", "--seed", "4")])
+def test_every_row_reproduces_from_its_command(planted, options, scored):
+    rows, _ = select(planted, "-q", "-e", "1e-6", *options, *scored)
+    for row in {rows[0]["command"]: rows[0], rows[-1]["command"]: rows[-1]}.values():
+        words = shlex.split(row["command"])
+        assert words[:2] == ["crftool", "select"]
+        again = table(planted.run("select", "-q", *words[2:])[0])[-1]
+        assert (again["error"], again["f1"], again["command"]) == (row["error"], row["f1"], row["command"])
+        if "l1" not in options:
+            assert again["active_u"] == row["active_u"] and again["active_b"] == row["active_b"]
+
+
+@pytest.mark.parametrize("method", ["chi2", "induce", "threshold"])
+def test_features_again_by_learn(planted, method):
+    more = ("--retrain",) if method == "threshold" else ()
+    _, messages = select(planted, "--method", method, "--number", "25", "--dev", "dev.txt", "-o", "m", *more)
+    again = next(line for line in messages.splitlines() if line.startswith("again: "))
+    planted.run(*shlex.split(again.removeprefix("again: crftool "))[:-1], "m2")
+    m, m2 = (Model.load(str(planted.path / name)) for name in ("m", "m2"))
+    assert 20 <= m.active == m2.active <= 25
+    assert planted.run("eval", "-m", "m", "dev.txt") == planted.run("eval", "-m", "m2", "dev.txt")
+
+
+def test_threads_and_json(planted):
+    found = []
+    for threads in (1, 3):
+        output, _ = planted.run("select", "--json", "-q", "-p", threads, "--folds", "3", "--method", "t", "--number",
+                                "5,20", "--stability", "4", "--share", "0.5", "-o", "m", "t", "train.txt")
+        summary = json.loads(output)
+        for row in (*summary["rows"], summary["chosen"]):
+            assert row.pop("seconds") > 0
+        found.append((summary, planted.read("m")))
+    assert found[0] == found[1]
+    summary = found[0][0]
+    assert len(summary["rows"]) == 2 and summary["chosen"]["options"]["method"] == "t"
+    assert summary["again"].startswith("crftool learn --only m")
+    stability = summary["stability"]
+    assert stability["sizes"] == [20] * 4 and 0 < stability["jaccard"] <= 1 and 0 < stability["kuncheva"] <= 1
+    often = [frequency for *_, frequency in stability["frequencies"] if frequency >= 0.5]
+    assert Model.load(str(planted.path / "m")).active == len(often) > 0
+    assert any(name.startswith("U1:") and label == "O" and previous is None
+               for name, previous, label, _ in stability["frequencies"])
+
+
+def test_one_standard_error_takes_fewer(planted):
+    (_, plain), (_, careful) = (select(planted, "--folds", "4", "--path", "8", *more) for more in ((), ("--one-se",)))
+    weights = [float(messages.split("chosen: ")[1].split(" + ")[0].split(", ")[-1]) for messages in (plain, careful)]
+    assert weights[1] <= weights[0]
+
+
+def test_an_unknown_label_counts_as_an_error(planted):
+    """Of the model, in the table; it does not disappear."""
+    planted.write("dev.txt", planted_text(2, 20) + b"\nn0 d0 s0 m0 NEW\nn1 d0 s0 m0 O\n")
+    rows, _ = select(planted, "--method", "grid", "--rho2", "0.1", "--lines", "3", "--dev", "dev.txt")
+    tokens = planted_text(2, 20).count(b"d") + 2
+    assert float(rows[0]["error"]) == pytest.approx(100 / tokens, abs=1e-4)
+
+
+def test_report_is_one_sound_page(planted):
+    planted.write("t", TEMPLATE + b'U9:%x[0,0]<b>"&\n')
+    select(planted, "--dev", "dev.txt", "--path", "5", "--rho2", "0,1", "--stability", "3", "--report", "page.html")
+    text = planted.read("page.html").decode()
+    Balance().check(text)
+    assert text.count("<svg") >= 6 and "<script" not in text and "http" not in text
+    assert '<b>"' not in text and "prefers-color-scheme: dark" in text
+    for heading in ("Error against the number of features", "The path", "Stability", "Strongest features", "|μ(y, x)|"):
+        assert heading in text
+
+
+def test_report_of_a_search(planted):
+    select(planted, "--method", "backward", "--rho2", "0.1", "--folds", "2", "--report", "page.html", "--by", "f1")
+    text = planted.read("page.html").decode()
+    Balance().check(text)
+    assert "The search, set by set" in text
+
+
+class Balance(html.parser.HTMLParser):
+    """Every element that is opened is closed, in order."""
+
+    def check(self, text):
+        self.open = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+# Stopping and going on ----------------------------------------------------------------------------------
+
+
+def test_interrupt_and_resume(planted):
+    planted.write("big.txt", b"\n".join(planted_text(seed, 60) for seed in range(30)))
+    arguments = ("select", "--dev", "dev.txt", "--path", "40", "-e", "1e-9", "-o", "m", "t", "big.txt")
+    process = planted.popen(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    head = [process.stdout.readline() for _ in range(5)]
+    process.send_signal(signal.SIGINT)
+    rest, messages = process.communicate(timeout=120)
+    assert process.returncode == 130, messages
+    found = table(b"".join(head) + rest)
+    assert 4 <= len(found) < 40 and b"interrupted" in messages and b"chosen: " in messages
+    assert not (planted.path / "m").exists() and (planted.path / "m.state").exists()
+    output, _ = planted.run(*arguments, "--resume")
+    rows = table(output)
+    assert len(rows) == 40 and rows[:len(found)] == found      # with their seconds: not trained again
+    assert (planted.path / "m").exists() and not (planted.path / "m.state").exists()
+
+
+def test_resume_costs_nothing_when_all_is_known(planted):
+    options = ("--method", "beam", "--dev", "dev.txt", "--state", "s")
+    rows, _ = select(planted, *options)
+    assert select(planted, *options, "--resume")[0] == rows
+    state = json.loads(planted.read("s"))
+    assert len(state["outcomes"]) == len(rows)
+
+
+def test_resume_with_stability(planted):
+    options = ("--method", "mi", "--number", "9", "--dev", "dev.txt", "--stability", "3", "--state", "s", "--json", "-q")
+    first, _ = planted.run("select", *options, "t", "train.txt")
+    state = json.loads(planted.read("s"))
+    (runs,) = state["sets"].values()
+    assert sorted(runs) == ["0", "1", "2"] and all(len(chosen) == 9 for chosen in runs.values())
+    assert planted.run("select", *options, "--resume", "t", "train.txt")[0] == first
+
+
+def test_a_state_belongs_to_its_data(planted):
+    options = ("--method", "grid", "--dev", "dev.txt", "--state", "s")
+    select(planted, *options)
+    planted.write("dev.txt", planted_text(7, 20))
+    _, messages = planted.run("select", *options, "--resume", "t", "train.txt", code=1)
+    assert "s: left by a search on other data" in messages
+
+
+# Bad input: before any training -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options,message", [
+    (("--method", "mi", "--number", "100000"), "--number 100000: t gives only "),
+    (("--method", "mi", "--number", "200", "--features", "observed"), "--number 200: t gives only "),
+    (("--folds", "41"), "train.txt: 40 sequences cannot make 41 folds"),
+    (("--method", "grid", "-f", "100000"), "t: no feature is left to choose from"),
+    (("--lines", "1"), "t:1: no template on this line"),
+    (("--method", "forward", "--lines", "3"), "a search needs at least two"),
+    (("--dev", "narrow.txt"), "narrow.txt:1: "),
+    (("--dev", "absent.txt"), "absent.txt: cannot be read"),
+    (("-o", "no/such/folder"), "no/such/folder: cannot be written"),
+    (("--report", "."), ".: is a directory"),
+    (("--max-memory", "1M"), "training needs about")])
+def test_bad_input(planted, options, message):
+    planted.write("narrow.txt", b"n0 O\n")
+    output, messages = planted.run("select", *options, "t", "train.txt", code=1)
+    assert output == b"" and message in messages.splitlines()[-1]
+
+
+@pytest.mark.parametrize("options,message", [
+    (("--dev", "dev.txt", "--folds", "3"), "give one of them"),
+    (("--number", "5"), "--number does not apply to l1"),
+    (("--method", "mi", "--number", "5,x"), "'x' is not a whole number"),
+    (("--method", "mi", "--number", "0"), "'0' is not a whole number of at least 1"),
+    (("--method", "mi", "--number", "150%"), "'150%' is not"),
+    (("--method", "mi", "--delta", "1"), "--delta applies to threshold"),
+    (("--method", "mi", "--retrain"), "--retrain applies to threshold"),
+    (("--method", "mi", "-f", "2"), "leave out --min-count"),
+    (("--method", "mi", "--rho2", "1,2"), "mi takes one --rho2"),
+    (("--rho1", "0"), "a single value above 0"), (("--rho1", "-1"), "'-1' is not a number of at least 0"),
+    (("--rho2", "nan"), "'nan' is not a number"),
+    (("--method", "forward", "--stability", "3"), "forward chooses templates"),
+    (("--share", "0.5"), "--share needs --stability"),
+    (("--one-se", "--by", "f1", "--dev", "dev.txt"), "needs --folds"),
+    (("-a", "l-bfgs",), "l-bfgs cannot have an l1 penalty"),
+    (("--resume",), "--resume needs --state")])
+def test_usage(options, message):
+    assert message in usage_error("select", *options, "t", "train.txt")
