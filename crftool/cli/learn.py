@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from crftool.cli.options import (chosen_inference, constrain_option, inference_options, make_pool, parse_size,
+from crftool.cli.options import (FiniteRange, chosen_inference, constrain_option, inference_options, make_pool, parse_size,
                                  read_config, threads_option)
 from crftool.cli.progress import Progress, graceful_interrupts, reading_bar, say
 from crftool.errors import CrftoolError
@@ -73,11 +73,11 @@ class PathCommand(click.Command):
                    "owl-qn, sgd-l1. All come to the same model, but sgd and sgd-l1 stop near it. auto is the "
                    "fastest: hybrid, or working-set with --rho1. "
                    "CRF++'s CRF-L2 and CRF-L1 are understood: the penalty of -c, quadratic or absolute.")
-@click.option("--rho1", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
+@click.option("--rho1", type=FiniteRange(min=0.0), metavar="X", default=0.0, show_default=True,
               help="Weight of the l1 penalty, the sum of |weight|. Makes most weights exactly zero.")
-@click.option("--rho2", type=click.FloatRange(min=0.0), metavar="X", default=None,
+@click.option("--rho2", type=FiniteRange(min=0.0), metavar="X", default=None,
               help="Weight of the l2 penalty, half the sum of squares.  [default: 1, or 0 with --rho1]")
-@click.option("-c", "--cost", type=click.FloatRange(min=0.0, min_open=True), metavar="C", default=None,
+@click.option("-c", "--cost", type=FiniteRange(min=0.0, min_open=True), metavar="C", default=None,
               help="CRF++'s C: the same as --rho2 1/C (with -a CRF-L1: --rho1 1/C). Large fits closely.")
 @click.option("-f", "--min-count", type=click.IntRange(min=1), metavar="N", default=1, show_default=True,
               help="Keep only observations that occur at least N times.")
@@ -86,7 +86,7 @@ class PathCommand(click.Command):
                    "seen with: smaller, a little less accurate.")
 @click.option("--begin-label", is_flag=True,
               help="Let B templates act at the first token too, as if a begin label stood before it.")
-@click.option("-e", "--tolerance", type=click.FloatRange(min=0.0, min_open=True), metavar="X", default=1e-5,
+@click.option("-e", "--tolerance", type=FiniteRange(min=0.0, min_open=True), metavar="X", default=1e-5,
               show_default=True, help="Stop when the objective falls by less than this share in 5 iterations "
                                       "and the gradient is smaller than this share of the feature counts.")
 @click.option("-m", "--max-iterations", type=click.IntRange(min=0), metavar="N", default=10_000, show_default=True,
@@ -110,13 +110,15 @@ class PathCommand(click.Command):
 @threads_option
 @click.option("--max-memory", metavar="SIZE", help="Refuse to start if training would need more, such as 800M or "
                                                    "4G.  [default: what is free]")
+@click.option("--dry-run", is_flag=True, help="Only read TRAIN and say what training would take: observations, weights "
+                                              "and memory of every template. MODEL is not touched.")
 @click.option("--config", metavar="FILE", is_eager=True, expose_value=False, callback=read_config,
               help="YAML file with options, such as `rho2: 0.5`; the command line has the last word.")
 @click.option("--log-json", metavar="FILE", help="Write one JSON object an iteration to FILE.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also say which machine level and settings are used.")
-def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_domain, threads, max_memory, log_json,
-            quiet, verbose, **others):
+def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_domain, threads, max_memory, dry_run,
+            log_json, quiet, verbose, **others):
     """Train a labeller.
 
     TEMPLATE names the features (a file, or chunking, ner, pos, letter-to-sound for the ready ones). TRAIN
@@ -138,7 +140,7 @@ def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_
     if settings.path and not settings.rho1:
         raise click.UsageError("--path ends at --rho1; give one above 0.")
     limit = None if max_memory is None else parse_size(max_memory)
-    Job(template, train, model, settings, make_pool(threads), limit, log_json, quiet, verbose).run()
+    Job(template, train, model, settings, make_pool(threads), limit, dry_run, log_json, quiet, verbose).run()
 
 
 def _penalty(algorithm, rho1, rho2, cost):
@@ -174,9 +176,9 @@ def find_template(name):
 class Job:
     """One training, from files to file."""
 
-    def __init__(self, template, train, model, settings, pool, memory_limit, log_json, quiet, verbose):
+    def __init__(self, template, train, model, settings, pool, memory_limit, dry_run, log_json, quiet, verbose):
         self.template, self.train, self.model, self.settings = template, train, model, settings
-        self.pool, self.memory_limit, self.log_json = pool, memory_limit, log_json
+        self.pool, self.memory_limit, self.dry_run, self.log_json = pool, memory_limit, dry_run, log_json
         self.quiet, self.verbose = quiet, verbose
         self._best, self._best_theta, self._best_iteration = None, None, None
 
@@ -222,13 +224,18 @@ class Job:
         if self.constraint is not None:
             check_labels(self.constraint, dataset, encoder.labels, self.train)
         self.dev, self.dev_labels = read_labelled_data(settings.dev, encoder) if settings.dev else (None, None)
-        estimate = census.estimate_memory(encoder, dataset, trainer.bytes_per_weight + 8 * bool(settings.dev))
-        census.check_memory(encoder, estimate, self.memory_limit)
+        per_weight = trainer.bytes_per_weight + 8 * bool(settings.dev)
+        estimate = census.estimate_memory(encoder, dataset, per_weight)
+        if self.dry_run:
+            census.report(encoder, dataset, encoder.space.F, estimate, per_weight)
+        census.check_memory(encoder, estimate, self.memory_limit, per_weight)
+        if self.dry_run:
+            return
         allowed = self._allowed(only, encoder) if only else None
         objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
                             settings.features == "observed", settings.inference, self.constraint, allowed)
         if not self.quiet:
-            census.report(encoder, dataset, objective.candidates, estimate)
+            census.report(encoder, dataset, objective.candidates, estimate, per_weight)
         if self.verbose:
             from crftool.kernels.vector import cpu_level
             self._say(f"{name}, rho1={settings.rho1:g}, rho2={settings.rho2:g}, {self.pool.threads} threads, "

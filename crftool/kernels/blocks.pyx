@@ -63,7 +63,8 @@ cdef class Blocks:
             for y in range(Y):
                 self.start[y] = 0.0 if allowed[Y * (Y + 1) + y] else -INFINITY
                 self.end[y] = 0.0 if allowed[y * (Y + 1) + Y] else -INFINITY
-        if not self._room(1):
+        self.scratch_capacity = 1
+        if not self._room(1) or not self._room_for_entries(1) or not grow(<void**> &self.scratch, 1, sizeof(Entry)):
             raise MemoryError
         self.into[0] = self.out_of[0] = 0
         self._connect()
