@@ -21,7 +21,8 @@ DIRECTIVES = {
     "embedsignature": True,
 }
 
-KERNELS = ["vector", "strings", "keys", "scan", "chain", "queries", "viterbi", "scoring", "gradient", "workspace", "tagger"]
+KERNELS = ["vector", "strings", "keys", "scan", "chain", "queries", "viterbi", "scoring", "gradient", "workspace", "tagger",
+           "rows", "messages", "blocks"]
 HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing")]
 
 

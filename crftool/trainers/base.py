@@ -57,6 +57,8 @@ class Iteration:
     gradient_norm: float             # 2-norm of the pseudo-gradient
     violation: float                 # its largest entry: how far the optimality conditions are from holding
     evaluations: int                 # of objective and gradient, so far
+    active_unigrams: int | None = None   # what `active` is made of, if the trainer knows
+    active_bigrams: int | None = None
 
 
 @dataclass(frozen=True)
