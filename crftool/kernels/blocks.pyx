@@ -36,6 +36,8 @@ cdef enum:
     GOOD = 0
     NO_MEMORY = -1
     OUT_OF_RANGE = -2
+    # What can be done to the parts of a block at once
+    REPAIR, GATHER, ADD_HESSIAN, EVALUATE, COMMIT
 
 cdef double SUFFICIENT = 0.1     # share of the predicted decrease that a step must bring
 cdef double ENTRY = 0.1          # share of the block's largest violation that lets a weight leave zero
@@ -61,6 +63,7 @@ cdef struct Part:
 
 cdef class BlockDescent:
     cdef Messages messages
+    cdef object pool
     cdef Lattice* x
     cdef int64_t W
     cdef dict _memory
@@ -71,6 +74,8 @@ cdef class BlockDescent:
     cdef double rho1, rho2, rho_group
     cdef bint observed_only, grow, exact
     cdef public bint no_revisit
+    cdef public int inner
+    cdef int threads
     cdef double[::1] damping     # [blocks]
     cdef uint8_t[::1] visited    # [blocks]
     cdef Part part[PARTS]
@@ -88,12 +93,12 @@ cdef class BlockDescent:
     cdef bint moves_bigrams, newton
     cdef double norm, worst, group_norm
 
-    def __cinit__(self, Messages messages, occurrences, bases, Ob, penalty, observed_only=False, grow=False,
+    def __cinit__(self, pool, Messages messages, occurrences, bases, Ob, penalty, observed_only=False, grow=False,
                   no_revisit=False, exact=False):
         cdef Lattice* x = &messages.lattice
         cdef int64_t W = x.P + x.R * x.P, P = x.P, k
         cdef Part* part
-        self.messages, self.x, self.W = messages, x, W
+        self.pool, self.messages, self.x, self.W = pool, messages, x, W
         self.unigram, self.bigram, self.bounds = occurrences.unigram, occurrences.bigram, occurrences.bounds
         self.token, self.by_base = occurrences.token, occurrences.by_base
         self.times_unigram, self.times_bigram = occurrences.times_unigram, occurrences.times_bigram
@@ -101,6 +106,7 @@ cdef class BlockDescent:
         self.rho1, self.rho2, self.rho_group = penalty.rho1, penalty.rho2, penalty.rho_group
         self.observed_only, self.grow, self.no_revisit, self.exact = observed_only, grow, no_revisit, exact
         self.damping = np.ones(occurrences.blocks)
+        self.threads = pool.threads
         self.visited = np.zeros(occurrences.blocks, np.uint8)
         for k in range(PARTS):
             part = &self.part[k]
@@ -144,6 +150,38 @@ cdef class BlockDescent:
         while first < at < first + n and self.x.sequence_of[self.token[at]] == self.x.sequence_of[self.token[at - 1]]:
             at += 1
         return at
+
+    cdef void on_part(self, int task, int64_t b, int64_t k) noexcept nogil:
+        if task == REPAIR:
+            self.repair(b, k)
+        elif task == GATHER:
+            self.gather(b, k)
+        elif task == ADD_HESSIAN:
+            self.add_hessian(b, k)
+        elif task == EVALUATE:
+            self.evaluate(b, k)
+        else:
+            self.commit(b, k)
+
+    cdef void on_parts(self, int task, int64_t b) noexcept nogil:
+        """Every part of a block, on several threads if it has several."""
+        cdef int64_t k
+        if self.threads > 1 and self.parts(b) > 1:
+            with gil:
+                self.pool.run(self.share, task, b)
+            return
+        for k in range(self.parts(b)):
+            self.on_part(task, b, k)
+
+    def share(self, int task, int64_t b, int64_t[::1] counter):
+        """One thread's share of the parts."""
+        cdef int64_t k
+        with nogil:
+            while True:
+                k = crf_next_task(&counter[0])
+                if k >= self.parts(b):
+                    break
+                self.on_part(task, b, k)
 
     cdef int64_t last_of_sequence(self, int64_t i, int64_t end) noexcept nogil:
         """The last occurrence in the sequence of occurrence i."""
@@ -663,12 +701,11 @@ cdef class BlockDescent:
         cdef double linear, quadratic, change, needed
         cdef int status
         self.load(b)
+        self.on_parts(REPAIR, b)
         for k in range(parts):
-            self.repair(b, k)
             if self.part[k].failed:
                 return OUT_OF_RANGE
-        for k in range(parts):
-            self.gather(b, k)
+        self.on_parts(GATHER, b)
         self.condition(b, only)
         self.visited[b] = update or self.visited[b]
         if not update or self.norm <= tolerance * tolerance:
@@ -679,8 +716,7 @@ cdef class BlockDescent:
         if only < 0 and self.rho_group == 0.0:
             self.select()
             if self.newton:
-                for k in range(parts):
-                    self.add_hessian(b, k)
+                self.on_parts(ADD_HESSIAN, b)
                 self.finish_hessian(b)
         for trial in range(MAX_TRIALS):
             if not self.propose(b, self.damping[b], &linear, &quadratic) or not linear < 0.0:
@@ -690,8 +726,7 @@ cdef class BlockDescent:
                 return status
             change = INFINITY if status == OUT_OF_RANGE else self.change(b, parts, linear)
             if change <= SUFFICIENT * linear:
-                for k in range(parts):
-                    self.commit(b, k)
+                self.on_parts(COMMIT, b)
                 needed = 2.0 * (change - linear) / quadratic
                 self.damping[b] = min(max(needed, 0.5 * self.damping[b]), 2.0 * self.damping[b])
                 gain[0] -= change
@@ -709,8 +744,8 @@ cdef class BlockDescent:
         for k in range(self.n):                      # linear without gradient . step: the penalty's change
             j = self.candidates[k]
             total -= self.gradient[j] * (self.fresh[j] - self.theta[j])
+        self.on_parts(EVALUATE, b)
         for k in range(parts):
-            self.evaluate(b, k)
             if self.part[k].failed:
                 return INFINITY
             total += self.part[k].change
@@ -755,6 +790,8 @@ cdef class BlockDescent:
                 if not by_coordinate:
                     status = self.visit(b, -1, update, tolerance, &gain)
                     norms[b], worst[b] = self.norm, self.worst
+                    for j in range(1, self.inner if update else 1):
+                        status = self.visit(b, -1, update, 0.1*sqrt(norms[b]), &gain)
                 else:
                     norms[b] = worst[b] = 0.0
                     W = self.W if self.bigram[b] >= 0 else P

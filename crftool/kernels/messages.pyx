@@ -286,7 +286,7 @@ cdef bint beaten(int64_t Y, const double* a, const double* b, int32_t label) noe
     return False
 
 
-def rebuild(Messages messages, double[::1] loss, int64_t[::1] errors, int64_t[::1] counter):
+def rebuild(Messages messages, bint forward_only, double[::1] loss, int64_t[::1] errors, int64_t[::1] counter):
     """All scores and messages from the weights; loss [S] is NaN where scores are out of range, errors [S]
     counts the tokens whose most probable label is wrong."""
     cdef Lattice* x = &messages.lattice
@@ -314,9 +314,11 @@ def rebuild(Messages messages, double[::1] loss, int64_t[::1] errors, int64_t[::
                 x.valid_to[s], x.valid_from[s] = x.offsets[s + 1] - 1, x.offsets[s + 1] - 1
                 for y in range(P):
                     x.beta[(x.offsets[s + 1] - 1) * P + y] = 1.0 / x.Y if y < x.Y else 0.0
-                if total == total and not extend(x, s, x.valid_to[s], x.offsets[s], scratch):
+                if total == total and not forward_only and not extend(x, s, x.valid_to[s], x.offsets[s], scratch):
                     total = NAN
                 loss[s] = total - gold
+                if forward_only:
+                    continue
                 for t in range(x.offsets[s], x.offsets[s + 1]):
                     errors[s] += beaten(x.Y, x.alpha + t * P, x.beta + t * P, x.labels[t])
     free(scratch)

@@ -49,13 +49,15 @@ class BlockLoss:
         """How many weights may become non-zero."""
         return self.F if not self.observed_only else seen_weights(self.dataset, self.space)
 
-    def rebuild(self):
-        """The loss at the weights in place, NaN if out of range; all messages are computed anew."""
+    def rebuild(self, forward_only=False):
+        """The loss at the weights in place, NaN if out of range; all messages are computed anew (backward ones
+        when they are needed, and no errors counted, with `forward_only`)."""
         loss, errors = np.zeros(self.dataset.S), np.zeros(self.dataset.S, np.int64)
         if not self.messages.build_bases():
             return math.nan
-        self.pool.run(messages.rebuild, self.messages, loss, errors)
-        self.token_errors = int(errors.sum())
+        self.pool.run(messages.rebuild, self.messages, forward_only, loss, errors)
+        if not forward_only:
+            self.token_errors = int(errors.sum())
         return math.fsum(loss) if np.isfinite(loss).all() else math.nan
 
 

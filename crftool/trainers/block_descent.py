@@ -22,11 +22,38 @@ from crftool.trainers.base import Iteration, Result
 FULL_SWEEP = 5
 # A block is left alone if all blocks together could be as bad and yet be this share of the limit.
 NEGLIGIBLE = 0.3
+LONGEST_LEAP = 64.0                  # steps of a sweep
 
 
 def train(problem, theta, stop, report):
     """Minimise; see crftool.trainers.base for the contract. `theta` may also be SparseWeights."""
     return Descent(problem, theta, stop, report, by_coordinate=False).run()
+
+
+def beyond(old, new, factor):
+    """new + factor (new - old), for SparseWeights. Weights that are zero in `new` stay zero, and no weight
+    crosses it."""
+    kinds = []
+    for kind in ("unigrams", "bigrams"):
+        bounds, columns, values = getattr(new, kind)
+        place, keys, before = _keys(bounds, columns), _keys(*getattr(old, kind)[:2]), getattr(old, kind)[2]
+        at = np.searchsorted(keys, place)
+        known = at < len(keys)
+        known[known] = keys[at[known]] == place[known]
+        start = np.zeros(len(values))
+        start[known] = before[at[known]]
+        ahead = values + factor * (values - start)
+        ahead[np.sign(ahead) != np.sign(values)] = 0.0
+        kept = ahead != 0.0
+        rows = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[kept]
+        bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(bounds) - 1)))).astype(np.int64)
+        kinds.append((bounds, columns[kept], ahead[kept]))
+    return SparseWeights(new.space, *kinds)
+
+
+def _keys(bounds, columns):
+    """One rising number per entry."""
+    return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)) << 32 | columns
 
 
 class Descent:
@@ -35,17 +62,19 @@ class Descent:
         objective = problem.objective
         self.loss = loss = objective if isinstance(objective, BlockLoss) else BlockLoss.of(objective)
         start = theta if isinstance(theta, SparseWeights) else SparseWeights.from_dense(loss.space, theta)
-        loss.mu.load(*start.unigrams)
-        loss.lam.load(*start.bigrams)
+        self._load(start)
         options = loss.options
-        self.kernel = BlockDescent(loss.messages, loss.occurrences, loss.bases, loss.space.Ob, self.penalty,
-                                   loss.observed_only, options.grow, options.no_revisit, options.exact_hessian)
+        self.kernel = BlockDescent(
+            loss.pool, loss.messages, loss.occurrences, loss.bases, loss.space.Ob, self.penalty,
+            loss.observed_only, options.grow, options.no_revisit, options.exact_hessian)
         self.by_coordinate = by_coordinate
+        import os; self.kernel.inner = int(os.environ.get("INNER", "1"))
         self.limit = stop.tolerance * stop.scale
         blocks = loss.occurrences.blocks
         self.norms, self.worst = np.zeros(blocks), np.zeros(blocks)      # squared norms, largest entries
         self.all = self._unscreened()
         self.visits = 0
+        self.before, self.leap = None, 1.0           # weights before the last sweep; how far to go on beyond it
 
     def _unscreened(self):
         """Blocks that may have weights: a gradient lies between -count and occurrences - count."""
@@ -63,8 +92,8 @@ class Descent:
         for number in range(1 << 62):
             if number > 0:
                 full = number % FULL_SWEEP == 1
-                self._sweep(self.all if full else self._live(), update=True)
-                value = self._rebuild()
+                gain = self._sweep(self.all if full else self._live(), update=True)
+                value = self._leap(value, gain)
                 if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
                     self._sweep(self.all, update=False)
             iteration = self._iteration(number, value)
@@ -74,6 +103,32 @@ class Descent:
                 ended = wish, False
             if ended is not None:
                 return self._result(iteration, *ended)
+
+    def _leap(self, value, gain):
+        """Go on along the step of the last sweep, if the objective is lower there; the objective.
+
+        Neighbouring blocks creep towards the optimum together, and a sweep moves each a little. The length
+        of the leap doubles after a good one and halves after a bad one.
+        """
+        old, new = self.before, self._weights()
+        ahead = math.nan
+        if old is not None:
+            self._load(beyond(old, new, self.leap))
+            ahead = self._objective(forward_only=True)
+        good = ahead < value - gain
+        if old is not None:
+            self.leap = min(2.0 * self.leap, LONGEST_LEAP) if good else max(0.5 * self.leap, 1.0)
+        if not good:
+            self._load(new)
+        self.before = self._weights()
+        return self._rebuild()
+
+    def _weights(self):
+        return SparseWeights(self.loss.space, self.loss.mu.dump(), self.loss.lam.dump())
+
+    def _load(self, weights):
+        self.loss.mu.load(*weights.unigrams)
+        self.loss.lam.load(*weights.bigrams)
 
     def _live(self):
         live = self.kernel.active_blocks()
@@ -89,18 +144,22 @@ class Descent:
             raise NumericError("weights have grown out of range; raise --rho2 or --rho1")
         return gain
 
-    def _rebuild(self):
-        """The objective; messages and, for the caller, theta follow the weights."""
-        loss = self.loss.rebuild()
+    def _objective(self, forward_only=False):
+        """The objective at the weights in place, with their messages."""
+        loss = self.loss.rebuild(forward_only)
         unigrams, bigrams = self.loss.mu.norms(), self.loss.lam.norms()
         self.active = unigrams[0], bigrams[0]
         groups = self.kernel.group_norms() if self.penalty.rho_group else 0.0
-        weights = SparseWeights(self.loss.space, self.loss.mu.dump(), self.loss.lam.dump())
+        return loss + self.penalty.value(unigrams[1] + bigrams[1], unigrams[2] + bigrams[2], groups)
+
+    def _rebuild(self):
+        """The objective; the caller's theta follows the weights."""
+        value, weights = self._objective(), self._weights()
         if isinstance(self.theta, SparseWeights):
             self.theta.unigrams, self.theta.bigrams = weights.unigrams, weights.bigrams
         else:
             weights.to_dense(self.theta)
-        return loss + self.penalty.value(unigrams[1] + bigrams[1], unigrams[2] + bigrams[2], groups)
+        return value
 
     def _iteration(self, number, value):
         return Iteration(number, value, sum(self.active), self.loss.token_errors, math.sqrt(self.norms.sum()),
