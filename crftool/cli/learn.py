@@ -32,6 +32,11 @@ class Settings:
     constrain: str | None
     dev: str | None
     init: str | None
+    group: float
+    separate_blocks: bool
+    grow: bool
+    no_revisit: bool
+    exact_hessian: bool
 
 
 EXAMPLES = """\b
@@ -39,6 +44,7 @@ Examples:
   crftool learn chunking train.txt chunk.model
   crftool learn -c 4 -f 3 my.template train.txt.gz my.model    as CRF++ would
   crftool learn --rho1 1 my.template train.txt small.model     few non-zero weights
+  crftool learn -a bcd --rho1 0.2 my.template train.txt my.model   millions of label pairs, few kept
   crftool learn --dev dev.txt my.template train.txt my.model   keep the best on dev.txt
   zcat part*.gz | crftool learn my.template - my.model
 """
@@ -49,8 +55,9 @@ Examples:
 @click.argument("train")
 @click.argument("model")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True,
-              type=click.Choice(["auto", "l-bfgs", "owl-qn", *CRFPP_ALGORITHMS], case_sensitive=False),
-              help="How to minimise: l-bfgs (no --rho1), owl-qn (any penalty), or auto, the one that fits. "
+              type=click.Choice(["auto", "l-bfgs", "owl-qn", "cd", "bcd", *CRFPP_ALGORITHMS], case_sensitive=False),
+              help="How to minimise: l-bfgs (no --rho1), owl-qn (any penalty), or auto, the one that fits; bcd, "
+                   "observation after observation, for very many features under --rho1; cd, weight after weight. "
                    "CRF++'s CRF-L2 and CRF-L1 are understood: the penalty of -c, quadratic or absolute.")
 @click.option("--rho1", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
               help="Weight of the l1 penalty, the sum of |weight|. Makes most weights exactly zero.")
@@ -73,6 +80,15 @@ Examples:
 @click.option("--dev", metavar="FILE", help="Labelled file to score after each iteration; the weights that do "
                                             "best on it are kept.")
 @click.option("--init", metavar="MODEL", help="Start from this model's weights. Labels and features may be new.")
+@click.option("--group", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
+              help="bcd: weight of a group penalty, the sum over observations of the norm of all their weights. "
+                   "Whole observations leave.")
+@click.option("--grow", is_flag=True, help="cd, bcd: a label pair may get a weight only where the U line of the same "
+                                           "text gives its second label one.")
+@click.option("--no-revisit", is_flag=True, help="cd, bcd: leave what is zero after its first visit at zero; a "
+                                                 "check at the end says whether that was right.")
+@click.option("--separate-blocks", is_flag=True, help="bcd: visit the weights of U and of B lines apart.")
+@click.option("--exact-hessian", is_flag=True, help="cd: exact second derivatives instead of approximate ones (slow).")
 @click.option("--seed", type=int, metavar="N", default=1, show_default=True,
               help="Seed of random choices. l-bfgs and owl-qn make none.")
 @constrain_option
@@ -102,6 +118,7 @@ def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_
     """
     settings = Settings(**_penalty(algorithm, rho1, rho2, cost),
                         inference=chosen_inference(inference, log_domain), **others)
+    _check_blocks(settings)
     limit = None if max_memory is None else parse_size(max_memory)
     Job(template, train, model, settings, make_pool(threads), limit, log_json, quiet, verbose).run()
 
@@ -122,6 +139,18 @@ def _penalty(algorithm, rho1, rho2, cost):
     if algorithm == "l-bfgs" and rho1:
         raise click.UsageError("l-bfgs cannot have an l1 penalty; use -a owl-qn or leave out --rho1.")
     return {"algorithm": algorithm, "rho1": rho1, "rho2": rho2}
+
+
+def _check_blocks(settings):
+    """Options that only cd or bcd can follow, and one that they cannot."""
+    needs = {"group": ("bcd",), "separate_blocks": ("bcd",), "exact_hessian": ("cd",), "grow": ("cd", "bcd"),
+             "no_revisit": ("cd", "bcd")}
+    for option, algorithms in needs.items():
+        if getattr(settings, option) and settings.algorithm not in algorithms:
+            raise click.UsageError(f"--{option.replace('_', '-')} needs -a {' or -a '.join(algorithms)}.")
+    if settings.algorithm in ("cd", "bcd") and settings.inference != "auto":
+        raise click.UsageError(f"-a {settings.algorithm} has its own way of inference; leave out "
+                               f"--inference {settings.inference}.")
 
 
 def find_template(name):
@@ -168,7 +197,7 @@ class Job:
         template = Template(read_bytes(path), path)
         for warning in template.warnings:
             say(f"warning: {warning}")
-        penalty = ElasticNet(settings.rho1, settings.rho2)
+        penalty = ElasticNet(settings.rho1, settings.rho2, settings.group)
         name = default_trainer(penalty) if settings.algorithm == "auto" else settings.algorithm
         trainer = TRAINERS[name]
         initial = Model.load(settings.init) if settings.init else None
@@ -184,10 +213,14 @@ class Job:
         if self.constraint is not None:
             check_labels(self.constraint, dataset, encoder.labels, self.train)
         self.dev, self.dev_labels = read_labelled_data(settings.dev, encoder) if settings.dev else (None, None)
-        estimate = census.estimate_memory(encoder, dataset, trainer.bytes_per_weight + 8 * bool(settings.dev))
+        estimate = census.estimate_memory(encoder, dataset, trainer.bytes_per_weight + 8 * bool(settings.dev),
+                                          trainer.by_blocks)
         census.check_memory(encoder, estimate, self.memory_limit)
-        objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
-                            settings.features == "observed", settings.inference, self.constraint)
+        if trainer.by_blocks:
+            objective = self._block_loss(encoder, dataset)
+        else:
+            objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
+                                settings.features == "observed", settings.inference, self.constraint)
         if not self.quiet:
             census.report(encoder, dataset, objective.candidates, estimate)
         if self.verbose:
@@ -203,15 +236,27 @@ class Job:
         if interrupted:
             raise click.exceptions.Exit(INTERRUPTED)
 
+    def _block_loss(self, encoder, dataset):
+        from crftool.corpus.occurrences import paired_bigrams
+        from crftool.objectives.blockloss import BlockLoss, BlockOptions
+
+        settings = self.settings
+        options = BlockOptions(settings.separate_blocks, settings.grow, settings.no_revisit, settings.exact_hessian)
+        return BlockLoss(dataset, encoder.space, self.pool, paired_bigrams(encoder),
+                         settings.features == "observed", self.constraint, options)
+
     def _train(self, trainer, objective, penalty, encoder, initial):
         import numpy as np
 
+        from crftool.model import SparseWeights
         from crftool.trainers.base import Problem, Stop, count_scale
 
         settings, dataset = self.settings, objective.dataset
-        theta = np.zeros(objective.F)
+        theta = SparseWeights(encoder.space) if trainer.by_blocks else np.zeros(objective.F)
         if initial is not None:
             theta, carried = initial.initial_weights(encoder)
+            if trainer.by_blocks:
+                theta = SparseWeights.from_dense(encoder.space, theta)
             self._say(f"{settings.init}: {carried} observations carried over")
         stop = Stop(settings.tolerance, count_scale(dataset, encoder.space), settings.max_iterations)
         with ExitStack() as stack:
@@ -248,14 +293,15 @@ class Job:
             return None
         from crftool.decode import Lattices, decode
         from crftool.evaluate import score
-        from crftool.model import TrainedWeights
+        from crftool.model import SparseWeights, TrainedWeights
 
-        lattices = Lattices(self.dev, TrainedWeights(encoder.space, theta), self.pool, self.settings.inference,
+        weights = theta if isinstance(theta, SparseWeights) else TrainedWeights(encoder.space, theta)
+        lattices = Lattices(self.dev, weights, self.pool, self.settings.inference,
                             self.constraint)
         scores = score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
         if self._best is None or (scores.f1, scores.correct_tokens) > (self._best.f1, self._best.correct_tokens):
             self._best, self._best_iteration = scores, iteration
-            if self._best_theta is None:
+            if self._best_theta is None or isinstance(theta, SparseWeights):
                 self._best_theta = theta.copy()
             else:
                 self._best_theta[:] = theta

@@ -59,7 +59,10 @@ class Progress:
 
     def _line(self, iteration, dev):
         seconds = time.monotonic() - self._begun
-        line = (f"[{iteration.number:4d}] obj={iteration.objective:.4f} act={iteration.active} "
+        active = f"act={iteration.active}"
+        if iteration.active_bigrams is not None:
+            active = f"act={iteration.active_unigrams}+{iteration.active_bigrams} worst={iteration.violation:.3g}"
+        line = (f"[{iteration.number:4d}] obj={iteration.objective:.4f} {active} "
                 f"err={100.0 * iteration.token_errors / self._tokens:.2f}% |g|={iteration.gradient_norm:.3g}")
         if dev is not None:
             line += f" dev-err={dev.token_error:.2f}% dev-F1={dev.f1:.2f}"
@@ -83,6 +86,8 @@ class Progress:
             "token_error": 100.0 * iteration.token_errors / self._tokens,
             "gradient_norm": iteration.gradient_norm, "violation": iteration.violation,
             "evaluations": iteration.evaluations}
+        if iteration.active_bigrams is not None:
+            record.update(active_unigrams=iteration.active_unigrams, active_bigrams=iteration.active_bigrams)
         if dev is not None:
             record.update(dev_token_error=dev.token_error, dev_f1=dev.f1)
         self._log.write(json.dumps(record) + "\n")

@@ -31,6 +31,7 @@ cdef enum:
     PARTS = 8                    # at most so many parts of a block
     PART = 256                   # occurrences that make a part worth while
     MAX_TRIALS = 40              # steps tried in one visit
+    STEPS = 3                    # in a row on one block
     NEWTON = 512                 # candidates up to which the Hessian of a block is used, not its diagonal
     PASSES = 30                  # over the candidates, to solve the quadratic model
     GOOD = 0
@@ -40,6 +41,7 @@ cdef enum:
     REPAIR, GATHER, ADD_HESSIAN, EVALUATE, COMMIT
 
 cdef double SUFFICIENT = 0.1     # share of the predicted decrease that a step must bring
+cdef double ENOUGH = 0.1         # share of the block's violation with which the next step is left out
 cdef double ENTRY = 0.1          # share of the block's largest violation that lets a weight leave zero
 cdef double IMPROBABLE = 1e-3    # what the off-diagonal of the Hessian leaves out
 
@@ -74,7 +76,6 @@ cdef class BlockDescent:
     cdef double rho1, rho2, rho_group
     cdef bint observed_only, grow, exact
     cdef public bint no_revisit
-    cdef public int inner
     cdef int threads
     cdef double[::1] damping     # [blocks]
     cdef uint8_t[::1] visited    # [blocks]
@@ -790,8 +791,9 @@ cdef class BlockDescent:
                 if not by_coordinate:
                     status = self.visit(b, -1, update, tolerance, &gain)
                     norms[b], worst[b] = self.norm, self.worst
-                    for j in range(1, self.inner if update else 1):
-                        status = self.visit(b, -1, update, 0.1*sqrt(norms[b]), &gain)
+                    for j in range(1, STEPS if update else 1):
+                        if status == GOOD:
+                            status = self.visit(b, -1, update, fmax(tolerance, ENOUGH * sqrt(norms[b])), &gain)
                 else:
                     norms[b] = worst[b] = 0.0
                     W = self.W if self.bigram[b] >= 0 else P

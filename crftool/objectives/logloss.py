@@ -28,7 +28,7 @@ class LogLoss:
         """`groups`: columns of the unigram matrix that may hold the same observation, together.
         `inference`: one of kernels.transitions.MODES."""
         self.dataset, self.space, self.pool = dataset, space, pool
-        self.inference, self.constraint = inference, constraint
+        self.inference, self.constraint, self.observed_only = inference, constraint, observed_only
         self.token_errors = 0                        # at the last theta, by the most probable label
         Y, R, C = space.Y, space.R, len(dataset.bigrams)
         self._blocks = self._cut_blocks(dataset.offsets)

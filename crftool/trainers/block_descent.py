@@ -68,7 +68,6 @@ class Descent:
             loss.pool, loss.messages, loss.occurrences, loss.bases, loss.space.Ob, self.penalty,
             loss.observed_only, options.grow, options.no_revisit, options.exact_hessian)
         self.by_coordinate = by_coordinate
-        import os; self.kernel.inner = int(os.environ.get("INNER", "1"))
         self.limit = stop.tolerance * stop.scale
         blocks = loss.occurrences.blocks
         self.norms, self.worst = np.zeros(blocks), np.zeros(blocks)      # squared norms, largest entries
