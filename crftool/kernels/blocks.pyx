@@ -77,6 +77,7 @@ cdef class BlockDescent:
     cdef bint observed_only, grow, exact
     cdef public bint no_revisit
     cdef int threads
+    cdef public double noise     # rounding errors of the objective: differences below say nothing
     cdef double[::1] damping     # [blocks]
     cdef uint8_t[::1] visited    # [blocks]
     cdef Part part[PARTS]
@@ -726,10 +727,11 @@ cdef class BlockDescent:
             if status == NO_MEMORY:
                 return status
             change = INFINITY if status == OUT_OF_RANGE else self.change(b, parts, linear)
-            if change <= SUFFICIENT * linear:
+            if change <= SUFFICIENT * linear + self.noise:
                 self.on_parts(COMMIT, b)
-                needed = 2.0 * (change - linear) / quadratic
-                self.damping[b] = min(max(needed, 0.5 * self.damping[b]), 2.0 * self.damping[b])
+                if linear < -100.0 * self.noise:
+                    needed = 2.0 * (change - linear) / quadratic
+                    self.damping[b] = min(max(needed, 0.5 * self.damping[b]), 2.0 * self.damping[b])
                 gain[0] -= change
                 return GOOD
             needed = 2.0 * (change - linear) / quadratic

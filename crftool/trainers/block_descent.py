@@ -22,6 +22,7 @@ from crftool.trainers.base import Iteration, Result
 FULL_SWEEP = 5
 # A block is left alone if all blocks together could be as bad and yet be this share of the limit.
 NEGLIGIBLE = 0.3
+ROUNDING = 1e-15                     # relative error of the objective
 LONGEST_LEAP = 64.0                  # steps of a sweep
 
 
@@ -91,6 +92,7 @@ class Descent:
         for number in range(1 << 62):
             if number > 0:
                 full = number % FULL_SWEEP == 1
+                self.kernel.noise = ROUNDING * abs(value)
                 gain = self._sweep(self.all if full else self._live(), update=True)
                 value = self._leap(value, gain)
                 if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
@@ -100,6 +102,9 @@ class Descent:
             wish = self.report(iteration)
             if ended is None and wish is not None:
                 ended = wish, False
+            if ended is None and number > 0 and full and gain <= 0.0:
+                ended = ("no step lowers the objective any more: rounding errors prevail",
+                         iteration.gradient_norm <= 10 * self.limit)
             if ended is not None:
                 return self._result(iteration, *ended)
 
