@@ -22,7 +22,8 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from crftool.kernels.messages cimport Lattice, Messages, begin_row, build_base, extend, matrix
+from crftool.kernels.messages cimport (
+    Lattice, Messages, begin_row, build_base, extend, factor_before, prefetch, times_matrix)
 from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row, set_row
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
@@ -31,6 +32,8 @@ cdef enum:
     PARTS = 8                    # at most so many parts of a block
     PART = 256                   # occurrences that make a part worth while
     MAX_TRIALS = 40              # steps tried in one visit
+    AHEAD = 4                    # occurrences, for prefetching
+    SAMPLE = 1024                # occurrences that a Hessian is made of
     STEPS = 3                    # in a row on one block
     NEWTON = 512                 # candidates up to which the Hessian of a block is used, not its diagonal
     PASSES = 30                  # over the candidates, to solve the quadratic model
@@ -49,14 +52,14 @@ cdef double IMPROBABLE = 1e-3    # what the off-diagonal of the Hessian leaves o
 # previous label and label.
 cdef struct Part:
     double* expected             # [W]  sum of probabilities
-    double* squares              # [W]  sum of their squares
     double* gold                 # [W]  observed counts
     double* scratch              # [(Y + 1) P]  a transition matrix
     double* outers               # [Y P]
-    double* rows                 # [3 WAIT P]  of the positions that wait
+    double* rows                 # [WAIT][P]  of the positions that wait
     double* forward              # [2 P]
+    double* marginal             # [P]
     double* hessian              # [NEWTON][NEWTON]  lower triangle, of the candidates
-    double* cross                # [NEWTON]  expected products of a bigram weight's feature and its unigram's
+    double* mass                 # [NEWTON]  sum of the probabilities that went into it
     int32_t* probable            # [NEWTON]
     double* probability          # [NEWTON]
     double change                # of the log loss
@@ -93,6 +96,9 @@ cdef class BlockDescent:
     cdef int64_t n
     cdef int32_t* unigram_place  # [P]  which candidate the unigram weight of a label is, or -1
     cdef bint moves_bigrams, newton
+    cdef double most             # occurrences at one token
+    cdef bint together           # the unigram observation occurs, once, wherever the bigram one does; if it does
+                                 # not, the Hessian is kept positive without the products of both kinds
     cdef double norm, worst, group_norm
 
     def __cinit__(self, pool, Messages messages, occurrences, bases, Ob, penalty, observed_only=False, grow=False,
@@ -112,19 +118,20 @@ cdef class BlockDescent:
         self.visited = np.zeros(occurrences.blocks, np.uint8)
         for k in range(PARTS):
             part = &self.part[k]
-            part.expected = <double*> calloc(3 * W + (2 * x.Y + 3 + 3 * WAIT) * P, sizeof(double))
+            part.expected = <double*> calloc(2 * W + (2 * x.Y + 4 + WAIT) * P, sizeof(double))
             if part.expected == NULL:
                 raise MemoryError
-            part.squares, part.gold = part.expected + W, part.expected + 2 * W
-            part.scratch = part.expected + 3 * W
+            part.gold, part.scratch = part.expected + W, part.expected + 2 * W
             part.outers = part.scratch + (x.Y + 1) * P
             part.rows = part.outers + x.Y * P
-            part.forward = part.rows + 3 * WAIT * P
+            part.forward = part.rows + WAIT * P
+            part.marginal = part.forward + 2 * P
             part.hessian = <double*> malloc((NEWTON * NEWTON + 3 * NEWTON) * sizeof(double))
             if part.hessian == NULL:
                 raise MemoryError
-            part.cross = part.hessian + NEWTON * NEWTON
-            part.probability, part.probable = part.cross + NEWTON, <int32_t*> (part.cross + 2 * NEWTON)
+            part.probability = part.hessian + NEWTON * NEWTON
+            part.mass = part.probability + NEWTON
+            part.probable = <int32_t*> (part.mass + NEWTON)
         self.theta = <double*> calloc(5 * W + P, sizeof(double))
         self.candidates = <int32_t*> malloc((2 * W + P) * sizeof(int32_t))
         if self.theta == NULL or self.candidates == NULL:
@@ -198,6 +205,8 @@ cdef class BlockDescent:
         self.part[k].failed = False
         while i < end:
             j = self.last_of_sequence(i, end)
+            if j + AHEAD < end:
+                prefetch(self.x, self.token[j + AHEAD])
             if not extend(self.x, self.x.sequence_of[self.token[i]], self.token[j], self.token[i],
                           self.part[k].scratch):
                 self.part[k].failed = True
@@ -218,10 +227,11 @@ cdef class BlockDescent:
         cdef const double* beta
         cdef const double* before[WAIT]
         memset(part.expected, 0, W * sizeof(double))
-        memset(part.squares, 0, W * sizeof(double))
         memset(part.gold, 0, W * sizeof(double))
         for i in range(self.bounds[b] + size * k / parts, self.bounds[b] + size * (k + 1) / parts):
             e = self.by_base[i]
+            if i + AHEAD < self.bounds[b + 1]:
+                prefetch(x, self.token[self.by_base[i + AHEAD]])
             t = self.token[e]
             first = t == x.offsets[x.sequence_of[t]]
             alpha, beta, gold = x.alpha + t * P, x.beta + t * P, x.labels[t]
@@ -231,14 +241,12 @@ cdef class BlockDescent:
                 for y in range(x.Y):
                     p = m * alpha[y] * beta[y] * inverse
                     part.expected[y] += p
-                    part.squares[y] += p * p
                 part.gold[gold] += m
             m = self.times_bigram[e]
             if m and first:
                 for y in range(x.Y):
                     p = m * alpha[y] * beta[y] * inverse
                     part.expected[P + x.Y * P + y] += p
-                    part.squares[P + x.Y * P + y] += p * p
                 part.gold[P + x.Y * P + gold] += m
             elif m:
                 if n == WAIT or x.base_of[x.transition[t]] != base:
@@ -253,44 +261,29 @@ cdef class BlockDescent:
         self.add_waiting(part, base, n, before)
 
     cdef void wait(self, Part* part, int64_t t, int64_t n, double factor) noexcept nogil:
-        """Rows of position t: factor u o beta, its square, and the square of alpha before it."""
+        """The row of position t: factor u o beta."""
         cdef int64_t P = self.x.P, y
         cdef const double* u = self.x.u + t * P
         cdef const double* beta = self.x.beta + t * P
-        cdef const double* alpha = self.x.alpha + (t - 1) * P
         cdef double* w = part.rows + n * P
-        cdef double* squared = part.rows + (WAIT + n) * P
-        cdef double* before = part.rows + (2 * WAIT + n) * P
         for y in range(P):
             w[y] = factor * u[y] * beta[y]
-            squared[y] = w[y] * w[y]
-            before[y] = alpha[y] * alpha[y]
 
     cdef void add_waiting(self, Part* part, int32_t base, int64_t n, const double** before) noexcept nogil:
-        """Add base o sum of alpha[t-1] w[t]^T over the positions that wait, and the same squared."""
-        cdef const crf_operations* op = operations()
+        """Add base o sum of alpha[t-1] w[t]^T over the positions that wait."""
         cdef int64_t Y = self.x.Y, P = self.x.P, i
         cdef const double* psi = self.x.psi + base * self.x.R * P
         cdef double* outers = part.outers
-        cdef double* out
-        cdef const double* a[WAIT]
+        cdef double* out = part.expected + P
         cdef const double* w[WAIT]
         if n == 0:
             return
         for i in range(n):
             w[i] = part.rows + i * P
         memset(outers, 0, Y * P * sizeof(double))
-        op.add_outers(Y, P, n, before, w, outers)
-        out = part.expected + P
+        operations().add_outers(Y, P, n, before, w, outers)
         for i in range(Y * P):
             out[i] += outers[i] * psi[i]
-        for i in range(n):
-            a[i], w[i] = part.rows + (2 * WAIT + i) * P, part.rows + (WAIT + i) * P
-        memset(outers, 0, Y * P * sizeof(double))
-        op.add_outers(Y, P, n, a, w, outers)
-        out = part.squares + P
-        for i in range(Y * P):
-            out[i] += outers[i] * (psi[i] * psi[i])
 
     cdef void add_extras(self, Part* part, int64_t t, const double* alpha, const double* w) noexcept nogil:
         """What the factors beyond the base add at position t."""
@@ -298,66 +291,79 @@ cdef class BlockDescent:
         cdef int64_t P = x.P, j, k, e, previous, y
         cdef int32_t c = x.transition[t]
         cdef const double* base = x.psi + x.base_of[c] * x.R * P
-        cdef double* psi = part.scratch
-        cdef double p
+        cdef double factor
         cdef const Row* row
-        if matrix(x, c, False, psi) != psi:
-            return
         for k in range(x.extra_bounds[c], x.extra_bounds[c + 1]):
             row = &x.lam[x.extras[k]]
             for e in range(row.n):
                 previous, y = row.pair[e] >> PAIR_BITS, row.pair[e] & LABEL_MASK
                 if previous == x.Y:
                     break
-                j, p = previous * P + y, alpha[previous] * w[y]
-                part.expected[P + j] += p * (psi[j] - base[j])
-                part.squares[P + j] += p * p * (psi[j] * psi[j] - base[j] * base[j])
-                psi[j] = base[j]                     # a pair that several rows weigh counts once
+                j, factor = previous * P + y, row.factor[e] - 1.0
+                if k > x.extra_bounds[c]:
+                    factor *= factor_before(x, c, k, row.pair[e])
+                part.expected[P + j] += alpha[previous] * w[y] * base[j] * factor
+
+    cdef int64_t stride(self, int64_t b) noexcept nogil:
+        """Of how many occurrences one is taken for the Hessian."""
+        return 1 + (self.bounds[b + 1] - self.bounds[b]) / SAMPLE
 
     cdef void add_hessian(self, int64_t b, int64_t k) noexcept nogil:
-        """Off-diagonal of the Hessian of the candidates, position by position (thesis, appendix D), of part k:
-        E[f g] - E[f] E[g], where E[f g] is not zero for a bigram weight and the unigram weight of its label."""
+        """The Hessian of the candidates, position by position (thesis, appendix D), of part k: -E[f] E[g], to
+        which `finish_hessian` adds E[f g]. Products with improbable labels are left out, and of a large block
+        a sample is taken: what counts is the direction, the exact objective decides on the step."""
         cdef const crf_operations* op = operations()
         cdef Lattice* x = self.x
         cdef Part* part = &self.part[k]
-        cdef int64_t P = x.P, n = self.n, i, t, j, c, d, found, m, size = self.bounds[b + 1] - self.bounds[b]
-        cdef int64_t previous, parts = self.parts(b), place
+        cdef int64_t P = x.P, n = self.n, i, t, c, d, y, found, previous
+        cdef int64_t size = self.bounds[b + 1] - self.bounds[b], parts = self.parts(b)
+        cdef int64_t stride = self.stride(b)
         cdef double inverse, p
         cdef bint first
-        cdef const double* psi = NULL
-        cdef const double* alpha
-        cdef const double* beta
+        cdef double* p_t = part.marginal
         for i in range(n):
             memset(part.hessian + i * NEWTON, 0, (i + 1) * sizeof(double))
-            part.cross[i] = 0.0
+            part.mass[i] = 0.0
         for i in range(self.bounds[b] + size * k / parts, self.bounds[b] + size * (k + 1) / parts):
-            t = self.token[i]
+            if (i - self.bounds[b]) % stride:
+                continue
+            t, found = self.token[i], 0
             first = t == x.offsets[x.sequence_of[t]]
-            alpha, beta, found = x.alpha + t * P, x.beta + t * P, 0
-            inverse = 1.0 / op.dot(P, alpha, beta)
-            if self.times_bigram[i] and not first:
-                psi = matrix(x, x.transition[t], False, part.scratch)
+            inverse = 1.0 / op.dot(P, x.alpha + t * P, x.beta + t * P)
+            for y in range(P):
+                p_t[y] = x.alpha[t * P + y] * x.beta[t * P + y] * inverse
+            inverse /= x.scale[t]
             for c in range(n):
-                j = self.candidates[c]
-                if j < P:
-                    m = self.times_unigram[i]
-                    p = m * alpha[j] * beta[j] * inverse
+                y = self.pairs[c] & LABEL_MASK
+                if p_t[y] <= IMPROBABLE:
+                    continue
+                if self.candidates[c] < P:
+                    p = self.times_unigram[i] * p_t[y]
                 else:
-                    m, previous = self.times_bigram[i], self.pairs[c] >> PAIR_BITS
-                    j = self.pairs[c] & LABEL_MASK
-                    if m == 0 or first != (previous == x.Y):
+                    previous = self.pairs[c] >> PAIR_BITS
+                    if first != (previous == x.Y):
                         continue
+                    p = self.times_bigram[i]
                     if first:
-                        p = m * alpha[j] * beta[j] * inverse
+                        p *= p_t[y]
                     else:
-                        p = m * (alpha - P)[previous] * psi[previous * P + j] * x.u[t * P + j] * beta[j] \
-                            * inverse / x.scale[t]
-                    part.cross[c] += self.times_unigram[i] * p
+                        p *= x.alpha[(t - 1) * P + previous] * x.u[t * P + y] * x.beta[t * P + y] * inverse
+                        p *= self.pair_factor(x.transition[t], previous, y)
                 if p > IMPROBABLE:
-                    for d in range(found):
-                        part.hessian[c * NEWTON + part.probable[d]] -= p * part.probability[d]
                     part.probable[found], part.probability[found] = <int32_t> c, p
+                    part.mass[c] += p
                     found += 1
+                    for d in range(found):
+                        if self.together or (self.candidates[c] < P) == (self.candidates[part.probable[d]] < P):
+                            part.hessian[c * NEWTON + part.probable[d]] -= p * part.probability[d]
+
+    cdef inline double pair_factor(self, int32_t c, int64_t previous, int64_t y) noexcept nogil:
+        """psi[previous][y] of transition c"""
+        cdef Lattice* x = self.x
+        cdef double factor = x.psi[x.base_of[c] * x.R * x.P + previous * x.P + y]
+        if x.extra_bounds[c + 1] > x.extra_bounds[c]:
+            factor *= factor_before(x, c, x.extra_bounds[c + 1], <int32_t> (previous << PAIR_BITS | y))
+        return factor
 
     cdef void solve(self, int64_t b, double damping) noexcept nogil:
         """fresh = the minimum of the quadratic model with its l1 penalty, by coordinate descent on it."""
@@ -392,18 +398,25 @@ cdef class BlockDescent:
                 break
 
     cdef void finish_hessian(self, int64_t b) noexcept nogil:
-        """Add up the parts, and what a bigram weight shares with the unigram weight of its label."""
-        cdef int64_t c, d, k, place
+        """Add up the parts, and E[f g]: the expected count of a weight with itself, and of a bigram weight with
+        the unigram weight of its label, where both act at the same tokens."""
+        cdef int64_t c, d, j, k, place, stride = self.stride(b)
         cdef double* H = self.part[0].hessian
+        cdef double mass
         for c in range(self.n):
+            j, mass = self.candidates[c], self.part[0].mass[c]
             for k in range(1, self.parts(b)):
-                for d in range(c):
+                mass += self.part[k].mass[c]
+                for d in range(c + 1):
                     H[c * NEWTON + d] += self.part[k].hessian[c * NEWTON + d]
-                self.part[0].cross[c] += self.part[k].cross[c]
-            if self.candidates[c] >= self.x.P:
-                place = self.unigram_place[self.pairs[c] & LABEL_MASK]
-                if place >= 0:
-                    H[c * NEWTON + place] += self.part[0].cross[c]
+            for d in range(c + 1):
+                H[c * NEWTON + d] *= stride
+            # With the mass of the sample the matrix is one of variances; what the sample lacks only adds to it.
+            self.curvature[j] = fmax(self.most * fmax(stride * mass, self.part[0].expected[j]) + H[c * NEWTON + c],
+                                     self.curvature[j])
+            place = self.unigram_place[self.pairs[c] & LABEL_MASK]
+            if j >= self.x.P and place >= 0 and self.together:
+                H[c * NEWTON + place] += stride * mass
 
     cdef void evaluate(self, int64_t b, int64_t k) noexcept nogil:
         """part.change = the change of the log loss by the weights in place, for the sequences of part k."""
@@ -417,6 +430,8 @@ cdef class BlockDescent:
         part.change, part.failed = 0.0, False
         while i < end:
             j, e = self.last_of_sequence(i, end), i
+            if j + AHEAD < end:
+                prefetch(x, self.token[j + AHEAD])
             a = x.alpha + (self.token[i] - 1) * P
             for t in range(self.token[i], self.token[j] + 1):
                 if t == self.token[i] and not self.moves_bigrams:
@@ -432,7 +447,7 @@ cdef class BlockDescent:
                         else:
                             memcpy(row, x.u + t * P, P * sizeof(double))
                     else:
-                        op.row_times_matrix(x.Y, P, a, matrix(x, x.transition[t], False, part.scratch), row)
+                        times_matrix(x, x.transition[t], False, a, row, part.scratch)
                         for y in range(P):
                             row[y] *= x.u[t * P + y]
                 if e <= j and self.token[e] == t:
@@ -547,15 +562,18 @@ cdef class BlockDescent:
 
     cdef void condition(self, int64_t b, int64_t only) noexcept nogil:
         """Gradient, curvature and candidates of the block; `only`: the one weight that may move, or -1."""
-        cdef int64_t P = self.x.P, Y = self.x.Y, j, i, k, most = 1
+        cdef int64_t P = self.x.P, Y = self.x.Y, j, i, k
+        cdef double h, total = 0.0
         cdef Part* all = &self.part[0]
-        cdef bint frozen = self.no_revisit and self.visited[b], may_enter
+        cdef bint frozen = self.no_revisit and self.visited[b], may_enter, newton = only < 0 and self.rho_group == 0.0
+        self.most, self.together = 1.0, True
         for k in range(self.bounds[b], self.bounds[b + 1]):
-            most = max(most, self.times_unigram[k], self.times_bigram[k])
+            h = max(self.times_unigram[k], self.times_bigram[k])
+            self.most, total = fmax(self.most, h), total + h * h
+            self.together = self.together and (not self.times_bigram[k] or self.times_unigram[k] == 1)
         for k in range(1, self.parts(b)):
             for j in range(self.W if self.bigram[b] >= 0 else P):
                 all.expected[j] += self.part[k].expected[j]
-                all.squares[j] += self.part[k].squares[j]
                 all.gold[j] += self.part[k].gold[j]
         self.n, self.norm, self.worst = 0, 0.0, 0.0
         for i in range(-1, self.x.R if self.bigram[b] >= 0 else 0):
@@ -570,7 +588,8 @@ cdef class BlockDescent:
                     may_enter = False
                 if only >= 0 and j != only:
                     may_enter = False
-                self.consider(b, j, most * all.expected[j] - all.squares[j], may_enter)
+                # At most what (16) gives if probabilities are the same everywhere; Newton's step knows better.
+                self.consider(b, j, 0.0 if newton else all.expected[j] * (self.most - all.expected[j] / total), may_enter)
                 if only >= 0 and j != only and self.n and self.candidates[self.n - 1] == j:
                     self.curvature[j] = -1.0
         if only >= 0:
@@ -602,12 +621,16 @@ cdef class BlockDescent:
                 self.candidates[n] = <int32_t> j
                 n += 1
         self.n, self.newton = n, n <= NEWTON
+        if not self.newton:
+            for k in range(n):
+                j = self.candidates[k]
+                self.curvature[j] = fmax(self.curvature[j], self.part[0].expected[j])
         for j in range(P):
             self.unigram_place[j] = -1
         for k in range(n if self.newton else 0):
             j = self.candidates[k]
             if j < P:
-                self.unigram_place[j] = <int32_t> k
+                self.unigram_place[j], self.pairs[k] = <int32_t> k, <int32_t> j
             else:
                 self.pairs[k] = <int32_t> ((j - P) / P << PAIR_BITS | (j - P) % P)
 
@@ -712,8 +735,8 @@ cdef class BlockDescent:
         self.visited[b] = update or self.visited[b]
         if not update or self.norm <= tolerance * tolerance:
             return GOOD
-        if self.exact and only >= 0:
-            self.curvature[only] = fmax(self.exact_curvature(b, only), self.worst)
+        if only >= 0:
+            self.curvature[only] = fmax(self.second_derivative(b, only), self.worst)
         self.newton = False
         if only < 0 and self.rho_group == 0.0:
             self.select()
@@ -754,8 +777,75 @@ cdef class BlockDescent:
             total += self.part[k].change
         return total
 
-    cdef double exact_curvature(self, int64_t b, int64_t j) noexcept nogil:
-        return self.curvature[j]
+    cdef double second_derivative(self, int64_t b, int64_t j) noexcept nogil:
+        """Of one weight: by (16), position by position; or by (15), with the recursions of the first and second
+        derivatives of the forward messages between the occurrences in a sequence:
+
+            a'[t] = (a'[t-1] + f a[t-1]) psi u,    a''[t] = (a''[t-1] + 2 f a'[t-1] + f^2 a[t-1]) psi u
+        """
+        cdef const crf_operations* op = operations()
+        cdef Lattice* x = self.x
+        cdef Part* part = &self.part[0]
+        cdef int64_t P = x.P, i = self.bounds[b], end = self.bounds[b + 1], last, e, t
+        cdef double total = 0.0, z, first, second
+        while i < end:
+            last = self.last_of_sequence(i, end) if self.exact else i
+            self.start_derivatives(part, self.token[i])
+            e = i
+            for t in range(self.token[i], self.token[last] + 1):
+                if t > self.token[i]:
+                    self.advance_derivatives(part, t)
+                if self.token[e] == t:
+                    self.differentiate(part, e, t, j)
+                    e += 1
+            t = self.token[last]
+            z = op.dot(P, part.rows, x.beta + t * P)
+            first = op.dot(P, part.rows + P, x.beta + t * P) / z
+            second = op.dot(P, part.rows + 2 * P, x.beta + t * P) / z
+            total += second - first * first
+            i = last + 1
+        return total
+
+    cdef void start_derivatives(self, Part* part, int64_t t) noexcept nogil:
+        """Rows 0, 1, 2 of the part: the forward message of t and its derivatives, which are zero before an
+        occurrence; rows 3, 4, 5: the same of t - 1."""
+        cdef int64_t P = self.x.P
+        memset(part.rows, 0, 6 * P * sizeof(double))
+        memcpy(part.rows, self.x.alpha + t * P, P * sizeof(double))
+        if t > 0:
+            memcpy(part.rows + 3 * P, self.x.alpha + (t - 1) * P, P * sizeof(double))
+
+    cdef void advance_derivatives(self, Part* part, int64_t t) noexcept nogil:
+        """The rows from t - 1 to t, on the scale of alpha."""
+        cdef Lattice* x = self.x
+        cdef int64_t P = x.P, y, k
+        memcpy(part.rows + 3 * P, part.rows, 3 * P * sizeof(double))
+        for k in range(3):
+            times_matrix(x, x.transition[t], False, part.rows + (3 + k) * P, part.rows + k * P, part.scratch)
+            for y in range(P):
+                part.rows[k * P + y] *= x.u[t * P + y] / x.scale[t]
+
+    cdef void differentiate(self, Part* part, int64_t e, int64_t t, int64_t j) noexcept nogil:
+        """Add what occurrence e at token t contributes to the derivatives with respect to weight j."""
+        cdef Lattice* x = self.x
+        cdef int64_t P = x.P, y, previous, m
+        cdef double step
+        cdef bint first = t == x.offsets[x.sequence_of[t]]
+        cdef double* rows = part.rows
+        if j < P:
+            m, y = self.times_unigram[e], j
+            rows[2 * P + y] += 2 * m * rows[P + y] + m * m * rows[y]
+            rows[P + y] += m * rows[y]
+            return
+        m, y, previous = self.times_bigram[e], (j - P) % P, (j - P) / P
+        if m == 0 or first != (previous == x.Y):
+            return
+        if first:
+            rows[P + y], rows[2 * P + y] = m * rows[y], m * m * rows[y]
+            return
+        step = self.pair_factor(x.transition[t], previous, y) * x.u[t * P + y] / x.scale[t]
+        rows[2 * P + y] += step * (2 * m * rows[4 * P + previous] + m * m * rows[3 * P + previous])
+        rows[P + y] += step * m * rows[3 * P + previous]
 
     def active_blocks(self):
         """[blocks] bool: those with a weight that is not zero."""

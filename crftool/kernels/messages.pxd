@@ -9,6 +9,7 @@ cdef struct Lattice:
     int64_t P                    # Y rounded up to whole vectors: the length of a row of messages
     int64_t K                    # U templates
     bint begin_label
+    bint sparse                  # psi is 1 where no weight says otherwise
     const int64_t* offsets       # [S + 1]
     const int32_t* sequence_of   # [N]
     const int32_t* transition    # [N]
@@ -44,6 +45,10 @@ cdef class Messages:
 
 
 cdef const double* matrix(const Lattice* x, int32_t c, bint transposed, double* scratch) noexcept nogil
+cdef double factor_before(const Lattice* x, int32_t c, int64_t k, int32_t pair) noexcept nogil
+cdef void times_matrix(
+    const Lattice* x, int32_t c, bint transposed, const double* a, double* out, double* scratch) noexcept nogil
+cdef void prefetch(const Lattice* x, int64_t t) noexcept nogil
 cdef void begin_row(const Lattice* x, int32_t c, double* out) noexcept nogil
 cdef bint extend(const Lattice* x, int64_t s, int64_t to, int64_t down_to, double* scratch) noexcept nogil
 cdef bint build_base(const Lattice* x, int64_t base) noexcept nogil

@@ -20,13 +20,17 @@ from libc.string cimport memcpy, memset
 
 from crftool.kernels.chain import padded
 from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row, WeightRows
-from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
+from crftool.kernels.vector cimport crf_next_task, crf_operations, crf_prefetch, operations
 
 cdef enum:
     GRAIN = 8                    # sequences that a thread takes at a time
+    SPARSE = 16                  # pairs of labels per entry from which a sparse product is faster
+    FEW = 64                     # factors beyond the base that are cheaper as corrections
 
 # Beyond this range of log scores at one place, products of messages may vanish.
 cdef double LARGEST_SCORE = 300.0
+# A corrected sum that comes out smaller than this share of what it was is added up again.
+cdef double CANCELLED = 1e-3
 
 
 cdef class Messages:
@@ -69,6 +73,7 @@ cdef class Messages:
         self.lattice.valid_to = <int64_t*> self._address("valid_to", np.int64)
         self.lattice.valid_from = <int64_t*> self._address("valid_from", np.int64)
         self.lattice.mu, self.lattice.lam = mu.rows, lam.rows
+        self.lattice.sparse = constraint is None
 
     cdef void* _address(self, name, dtype) except? NULL:
         array = self._memory[name]
@@ -141,6 +146,95 @@ cdef const double* matrix(const Lattice* x, int32_t c, bint transposed, double* 
     return scratch if composed else base
 
 
+cdef double factor_before(const Lattice* x, int32_t c, int64_t k, int32_t pair) noexcept nogil:
+    """The product of the factors of a pair in the extras of transition c before the k-th."""
+    cdef int64_t i, low, high, middle
+    cdef double product = 1.0
+    cdef const Row* row
+    for i in range(x.extra_bounds[c], k):
+        row = &x.lam[x.extras[i]]
+        low, high = 0, row.n
+        while low < high:
+            middle = (low + high) / 2
+            if row.pair[middle] < pair:
+                low = middle + 1
+            else:
+                high = middle
+        if low < row.n and row.pair[low] == pair:
+            product *= row.factor[low]
+    return product
+
+
+cdef bint times_sparse(const Lattice* x, const Row* row, bint transposed, const double* a, double* out) noexcept nogil:
+    """out [P] = a psi or psi a for a psi of one row: sum(a) plus (exp(lam) - 1) on its entries (the paper's eq. 9).
+    False if that cancels most of a sum."""
+    cdef int64_t P = x.P, e = 0, y, previous
+    cdef double total = operations().sum(x.Y, a), more
+    for y in range(x.Y):
+        out[y] = total
+    for y in range(x.Y, P):
+        out[y] = 0.0
+    while e < row.n:
+        previous, more = row.pair[e] >> PAIR_BITS, 0.0
+        if previous == x.Y:
+            break
+        if transposed:
+            while e < row.n and row.pair[e] >> PAIR_BITS == previous:
+                more += a[row.pair[e] & LABEL_MASK] * (row.factor[e] - 1.0)
+                e += 1
+            out[previous] += more
+        else:
+            more = a[previous]
+            while e < row.n and row.pair[e] >> PAIR_BITS == previous:
+                out[row.pair[e] & LABEL_MASK] += more * (row.factor[e] - 1.0)
+                e += 1
+    total *= CANCELLED
+    for y in range(x.Y):
+        if out[y] < total:
+            return False
+    return True
+
+
+cdef void times_matrix(
+    const Lattice* x, int32_t c, bint transposed, const double* a, double* out, double* scratch) noexcept nogil:
+    """out [P] = a psi, or psi a. A few factors beyond the base are added as corrections of its product; where
+    these would cancel most of a sum, and where they are many, the matrix is composed."""
+    cdef const crf_operations* op = operations()
+    cdef int64_t P = x.P, k, e, previous, y, many = 0, source, target
+    cdef const double* base = x.psi + x.base_of[c] * x.R * P
+    cdef double factor
+    cdef const Row* row
+    if x.sparse and x.base_bounds[x.base_of[c] + 1] == x.base_bounds[x.base_of[c]] + 1 \
+            and x.extra_bounds[c] == x.extra_bounds[c + 1]:
+        row = &x.lam[x.members[x.base_bounds[x.base_of[c]]]]
+        if row.n * SPARSE <= x.Y * x.Y and times_sparse(x, row, transposed, a, out):
+            return
+    for k in range(x.extra_bounds[c], x.extra_bounds[c + 1]):
+        many += x.lam[x.extras[k]].n
+    if many > FEW:
+        op.row_times_matrix(x.Y, P, a, matrix(x, c, transposed, scratch), out)
+        return
+    op.row_times_matrix(x.Y, P, a, x.psi_t + x.base_of[c] * x.Y * P if transposed else base, out)
+    if many == 0:
+        return
+    memcpy(scratch, out, P * sizeof(double))
+    for k in range(x.extra_bounds[c], x.extra_bounds[c + 1]):
+        row = &x.lam[x.extras[k]]
+        for e in range(row.n):
+            previous, y = row.pair[e] >> PAIR_BITS, row.pair[e] & LABEL_MASK
+            if previous == x.Y:
+                break
+            factor = base[previous * P + y] * (row.factor[e] - 1.0)
+            if k > x.extra_bounds[c]:
+                factor *= factor_before(x, c, k, row.pair[e])
+            source, target = y if transposed else previous, previous if transposed else y
+            out[target] += a[source] * factor
+    for y in range(x.Y):
+        if out[y] < CANCELLED * scratch[y]:
+            op.row_times_matrix(x.Y, P, a, matrix(x, c, transposed, scratch), out)
+            return
+
+
 cdef void begin_row(const Lattice* x, int32_t c, double* out) noexcept nogil:
     """out [P] = psi of the begin label"""
     cdef int64_t k, e
@@ -156,6 +250,15 @@ cdef void begin_row(const Lattice* x, int32_t c, double* out) noexcept nogil:
 
 # Messages -------------------------------------------------------------------------------------------------
 
+cdef void prefetch(const Lattice* x, int64_t t) noexcept nogil:
+    """Ask for what a visit to token t will read."""
+    cdef int64_t y
+    for y in range(0, x.P, 8):
+        crf_prefetch(x.alpha + t * x.P + y)
+        crf_prefetch(x.beta + t * x.P + y)
+        crf_prefetch(x.u + t * x.P + y)
+
+
 cdef inline bint forward(const Lattice* x, int64_t t, bint first, double* scratch) noexcept nogil:
     """alpha[t] from alpha[t-1]; False if it vanishes."""
     cdef const crf_operations* op = operations()
@@ -164,7 +267,7 @@ cdef inline bint forward(const Lattice* x, int64_t t, bint first, double* scratc
     cdef const double* u = x.u + t * P
     cdef double total
     if not first:
-        op.row_times_matrix(x.Y, P, a - P, matrix(x, x.transition[t], False, scratch), a)
+        times_matrix(x, x.transition[t], False, a - P, a, scratch)
         for y in range(P):
             a[y] *= u[y]
     else:
@@ -194,7 +297,7 @@ cdef inline bint backward(const Lattice* x, int64_t t, double* scratch) noexcept
     cdef double total
     for y in range(P):
         v[y] = u[y] * b[P + y]
-    op.row_times_matrix(x.Y, P, v, matrix(x, x.transition[t + 1], True, scratch), b)
+    times_matrix(x, x.transition[t + 1], True, v, b, scratch)
     total = op.sum(x.Y, b)
     if not (total > 0.0 and isfinite(total) and isfinite(1.0 / total)):
         return False

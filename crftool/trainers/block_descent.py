@@ -73,7 +73,7 @@ class Descent:
         blocks = loss.occurrences.blocks
         self.norms, self.worst = np.zeros(blocks), np.zeros(blocks)      # squared norms, largest entries
         self.all = self._unscreened()
-        self.visits = 0
+        self.visits, self.last_norm = 0, math.inf
         self.before, self.leap = None, 1.0           # weights before the last sweep; how far to go on beyond it
 
     def _unscreened(self):
@@ -102,7 +102,9 @@ class Descent:
             wish = self.report(iteration)
             if ended is None and wish is not None:
                 ended = wish, False
-            if ended is None and number > 0 and full and gain <= 0.0:
+            stuck = number > 0 and gain <= self.kernel.noise and iteration.gradient_norm >= self.last_norm
+            self.last_norm = iteration.gradient_norm
+            if ended is None and stuck and full:
                 ended = ("no step lowers the objective any more: rounding errors prevail",
                          iteration.gradient_norm <= 10 * self.limit)
             if ended is not None:
