@@ -48,7 +48,7 @@ def give_back_memory():
         pass
 
 
-def estimate_memory(encoder, dataset, bytes_per_weight):
+def estimate_memory(encoder, dataset, bytes_per_weight, by_blocks=False):
     """Bytes that training will take at its peak."""
     space = encoder.space
     tables = sum(len(table) * (4 * table.width + 24) for kind in (encoder.unigrams, encoder.bigrams)
@@ -56,6 +56,9 @@ def estimate_memory(encoder, dataset, bytes_per_weight):
     from crftool.objectives.logloss import BLOCK_TOKENS
     lattice = BLOCK_TOKENS * space.Y * 8 * 3 + len(dataset.bigrams) * space.R * space.Y * 8 * 4
     values = 200 * len(encoder.values.table)
+    if by_blocks:                                    # memory follows the active weights
+        from crftool.objectives.blockloss import memory
+        return INTERPRETER + dataset.nbytes + tables + values + memory(dataset, space)
     return INTERPRETER + dataset.nbytes + tables + values + lattice + space.F * bytes_per_weight
 
 

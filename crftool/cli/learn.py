@@ -14,7 +14,7 @@ from crftool.errors import CrftoolError
 # CRF++'s names for what the penalties say here.
 CRFPP_ALGORITHMS = {"crf": "l2", "crf-l2": "l2", "crf-l1": "l1"}
 # Those of crftool.trainers, which is not imported before it is needed; a test compares.
-ALGORITHMS = ("hybrid", "working-set", "l-bfgs", "owl-qn", "sgd", "sgd-l1", "cg", "cg-fr")
+ALGORITHMS = ("hybrid", "working-set", "l-bfgs", "owl-qn", "sgd", "sgd-l1", "cg", "cg-fr", "cd", "bcd")
 WITHOUT_L1 = ("hybrid", "l-bfgs", "sgd", "cg", "cg-fr")
 PATH_LENGTH = 20                     # values of rho1, if --path does not say how many
 
@@ -39,6 +39,11 @@ class Settings:
     only: str | None
     path: int | None
     keep: str | None
+    group: float
+    separate_blocks: bool
+    grow: bool
+    no_revisit: bool
+    exact_hessian: bool
 
 
 EXAMPLES = """\b
@@ -46,6 +51,7 @@ Examples:
   crftool learn chunking train.txt chunk.model
   crftool learn -c 4 -f 3 my.template train.txt.gz my.model    as CRF++ would
   crftool learn --rho1 1 my.template train.txt small.model     few non-zero weights
+  crftool learn -a bcd --rho1 0.2 my.template train.txt my.model   millions of label pairs, few kept
   crftool learn --dev dev.txt my.template train.txt my.model   keep the best on dev.txt
   crftool learn --path 20 --rho1 0.5 --dev dev.txt my.template train.txt my.model > path.tsv
   zcat part*.gz | crftool learn my.template - my.model
@@ -71,7 +77,8 @@ class PathCommand(click.Command):
               help="How to minimise. Without --rho1: hybrid (stochastic start, then scaled L-BFGS), l-bfgs, sgd, cg, "
                    "cg-fr. With any penalty: working-set (stochastic start, then a proximal quasi-Newton method), "
                    "owl-qn, sgd-l1. All come to the same model, but sgd and sgd-l1 stop near it. auto is the "
-                   "fastest: hybrid, or working-set with --rho1. "
+                   "fastest: hybrid, or working-set with --rho1. bcd works observation after observation, for very many "
+                   "features under --rho1; cd weight after weight. "
                    "CRF++'s CRF-L2 and CRF-L1 are understood: the penalty of -c, quadratic or absolute.")
 @click.option("--rho1", type=FiniteRange(min=0.0), metavar="X", default=0.0, show_default=True,
               help="Weight of the l1 penalty, the sum of |weight|. Makes most weights exactly zero.")
@@ -103,6 +110,15 @@ class PathCommand(click.Command):
 @click.option("--only", metavar="MODEL", help="Train only the weights that are not zero in this model; the others "
                                               "stay zero.")
 @click.option("--init", metavar="MODEL", help="Start from this model's weights. Labels and features may be new.")
+@click.option("--group", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
+              help="bcd: weight of a group penalty, the sum over observations of the norm of all their weights. "
+                   "Whole observations leave.")
+@click.option("--grow", is_flag=True, help="cd, bcd: a label pair may get a weight only where the U line of the same "
+                                           "text gives its second label one.")
+@click.option("--no-revisit", is_flag=True, help="cd, bcd: leave what is zero after its first visit at zero; a "
+                                                 "check at the end says whether that was right.")
+@click.option("--separate-blocks", is_flag=True, help="bcd: visit the weights of U and of B lines apart.")
+@click.option("--exact-hessian", is_flag=True, help="cd: exact second derivatives instead of approximate ones (slow).")
 @click.option("--seed", type=int, metavar="N", default=1, show_default=True,
               help="Seed of random choices: the order of sequences in stochastic descent.")
 @constrain_option
@@ -139,6 +155,7 @@ def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_
         raise click.UsageError("--keep best needs --dev FILE to tell what is best.")
     if settings.path and not settings.rho1:
         raise click.UsageError("--path ends at --rho1; give one above 0.")
+    _check_blocks(settings)
     limit = None if max_memory is None else parse_size(max_memory)
     Job(template, train, model, settings, make_pool(threads), limit, dry_run, log_json, quiet, verbose).run()
 
@@ -159,6 +176,26 @@ def _penalty(algorithm, rho1, rho2, cost):
     if algorithm in WITHOUT_L1 and rho1:
         raise click.UsageError(f"{algorithm} cannot have an l1 penalty; use -a working-set or leave out --rho1.")
     return {"algorithm": algorithm, "rho1": rho1, "rho2": rho2}
+
+
+def _check_blocks(settings):
+    """Options that only cd or bcd can follow, and one that they cannot."""
+    needs = {"group": ("bcd",), "separate_blocks": ("bcd",), "exact_hessian": ("cd",), "grow": ("cd", "bcd"),
+             "no_revisit": ("cd", "bcd")}
+    for option, algorithms in needs.items():
+        if not getattr(settings, option):
+            continue
+        if settings.algorithm not in algorithms:
+            raise click.UsageError(f"--{option.replace('_', '-')} needs -a {' or -a '.join(algorithms)}.")
+        if settings.path:
+            raise click.UsageError(f"--{option.replace('_', '-')} and --path do not go together.")
+    if settings.algorithm in ("cd", "bcd") and settings.only:
+        raise click.UsageError(f"--only needs another algorithm than {settings.algorithm}.")
+    if settings.algorithm in ("cd", "bcd") and settings.path and settings.features == "observed":
+        raise click.UsageError(f"--path with -a {settings.algorithm} needs --features all.")
+    if settings.algorithm in ("cd", "bcd") and settings.inference != "auto":
+        raise click.UsageError(f"-a {settings.algorithm} has its own way of inference; leave out "
+                               f"--inference {settings.inference}.")
 
 
 def find_template(name):
@@ -206,7 +243,7 @@ class Job:
         template = Template(read_bytes(path), path)
         for warning in template.warnings:
             say(f"warning: {warning}")
-        penalty = ElasticNet(settings.rho1, settings.rho2)
+        penalty = ElasticNet(settings.rho1, settings.rho2, settings.group)
         name = default_trainer(penalty) if settings.algorithm == "auto" else settings.algorithm
         trainer = TRAINERS[name]
         initial = Model.load(settings.init) if settings.init else None
@@ -224,16 +261,20 @@ class Job:
         if self.constraint is not None:
             check_labels(self.constraint, dataset, encoder.labels, self.train)
         self.dev, self.dev_labels = read_labelled_data(settings.dev, encoder) if settings.dev else (None, None)
+        by_blocks = trainer.by_blocks and not settings.path          # a path works on all weights
         per_weight = trainer.bytes_per_weight + 8 * bool(settings.dev)
-        estimate = census.estimate_memory(encoder, dataset, per_weight)
+        estimate = census.estimate_memory(encoder, dataset, per_weight, by_blocks)
         if self.dry_run:
             census.report(encoder, dataset, encoder.space.F, estimate, per_weight)
         census.check_memory(encoder, estimate, self.memory_limit, per_weight)
         if self.dry_run:
             return
         allowed = self._allowed(only, encoder) if only else None
-        objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
-                            settings.features == "observed", settings.inference, self.constraint, allowed)
+        if by_blocks:
+            objective = self._block_loss(encoder, dataset)
+        else:
+            objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
+                                settings.features == "observed", settings.inference, self.constraint, allowed)
         if not self.quiet:
             census.report(encoder, dataset, objective.candidates, estimate, per_weight)
         if self.verbose:
@@ -249,15 +290,28 @@ class Job:
         if interrupted:
             raise click.exceptions.Exit(INTERRUPTED)
 
+    def _block_loss(self, encoder, dataset):
+        from crftool.corpus.occurrences import paired_bigrams
+        from crftool.objectives.blockloss import BlockLoss, BlockOptions
+
+        settings = self.settings
+        options = BlockOptions(settings.separate_blocks, settings.grow, settings.no_revisit, settings.exact_hessian)
+        return BlockLoss(dataset, encoder.space, self.pool, paired_bigrams(encoder),
+                         settings.features == "observed", self.constraint, options)
+
     def _train(self, trainer, objective, penalty, encoder, initial):
         import numpy as np
 
+        from crftool.model import SparseWeights
         from crftool.trainers.base import Problem, Stop, count_scale
 
         settings, dataset = self.settings, objective.dataset
-        theta = np.zeros(objective.F)
+        by_blocks = trainer.by_blocks and not settings.path
+        theta = SparseWeights(encoder.space) if by_blocks else np.zeros(objective.F)
         if initial is not None:
             theta, carried = initial.initial_weights(encoder)
+            if by_blocks:
+                theta = SparseWeights.from_dense(encoder.space, theta)
             self._say(f"{settings.init}: {carried} observations carried over")
         stop = Stop(settings.tolerance, count_scale(dataset, encoder.space), settings.max_iterations)
         with ExitStack() as stack:
@@ -339,16 +393,17 @@ class Job:
             return None
         from crftool.decode import Lattices, decode
         from crftool.evaluate import score
-        from crftool.model import TrainedWeights
+        from crftool.model import SparseWeights, TrainedWeights
 
-        lattices = Lattices(self.dev, TrainedWeights(encoder.space, theta), self.pool, self.settings.inference,
+        weights = theta if isinstance(theta, SparseWeights) else TrainedWeights(encoder.space, theta)
+        lattices = Lattices(self.dev, weights, self.pool, self.settings.inference,
                             self.constraint)
         scores = score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
         if self.settings.keep == "last":
             return scores
         if self._best is None or (scores.f1, scores.correct_tokens) > (self._best.f1, self._best.correct_tokens):
             self._best, self._best_iteration = scores, iteration
-            if self._best_theta is None:
+            if self._best_theta is None or isinstance(theta, SparseWeights):
                 self._best_theta = theta.copy()
             else:
                 self._best_theta[:] = theta
