@@ -5,6 +5,7 @@ virtual feature set, and the compressed rows of a model.
     chain(dataset, mode, pool, constraint)         the transitions, as a kernels.chain.Chain
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +49,7 @@ class SparseWeights:
     def from_dense(cls, space, theta):
         kinds = []
         for matrix in space.split(theta):
-            matrix = matrix.reshape(len(matrix), -1)
+            matrix = matrix.reshape(len(matrix), math.prod(matrix.shape[1:]))
             rows, columns = np.nonzero(matrix)
             bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(matrix))))).astype(np.int64)
             kinds.append((bounds, columns.astype(np.int32), matrix[rows, columns]))
@@ -58,7 +59,7 @@ class SparseWeights:
         """Write the weights to a vector of F numbers."""
         theta[:] = 0.0
         for matrix, (bounds, columns, values) in zip(self.space.split(theta), (self.unigrams, self.bigrams)):
-            matrix.reshape(len(matrix), -1)[np.repeat(np.arange(len(matrix)), np.diff(bounds)), columns] = values
+            matrix.reshape(len(matrix), math.prod(matrix.shape[1:]))[np.repeat(np.arange(len(matrix)), np.diff(bounds)), columns] = values
 
     @property
     def active(self):

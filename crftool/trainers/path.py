@@ -97,6 +97,7 @@ class Path:
                 self._last = float(np.abs(self._grad).max(initial=0.0))
         bound = max(2.0 * rho1 - self._last, LEAST_BOUND * rho1)
         allowed = (np.abs(self._grad) >= bound) | (self.theta != 0.0)
+        allowed[np.argmax(np.abs(self._grad))] = True        # a problem has at least one weight
         return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None
 
     def _run(self, problem, allowed, rho1):

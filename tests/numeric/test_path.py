@@ -12,7 +12,7 @@ from crftool.trainers.base import Stop, count_scale
 from crftool.trainers.path import Path, follow_path, geometric_grid, largest_rho1
 
 TIGHT = 1e-9
-L1_TRAINERS = [name for name in ("owl-qn", "cd", "bcd") if name in TRAINERS]     # those that reach the optimum
+L1_TRAINERS = ["working-set", "owl-qn", "cd", "bcd"]         # those that reach the optimum
 
 
 def small_corpus(seed, begin_label=False):
