@@ -14,7 +14,7 @@ from crftool.kernels import history
 from crftool.trainers.base import Iteration, Result, conclude, start_evaluation
 
 MEMORY = 4                           # pairs that are kept; more of them while that costs little:
-MOST_MEMORY, CHEAP = 20, 64 << 20    # pairs, bytes
+MOST_MEMORY, CHEAP = 20, 16 << 20    # pairs, bytes
 ARMIJO = 1e-4                        # least share of the predicted decrease
 WOLFE = 0.9                          # largest share of the slope that may remain
 MAX_TRIALS = 30                      # evaluations in one line search
