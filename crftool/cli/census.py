@@ -6,7 +6,7 @@ from crftool.cli.progress import say
 from crftool.errors import ResourceError
 
 MEGABYTE = 1 << 20
-INTERPRETER = 36 * MEGABYTE          # Python and NumPy, before any data
+INTERPRETER = 52 * MEGABYTE          # Python, NumPy, the program, and small pairs of L-BFGS
 COSTLIEST = 3                        # templates that a refusal names
 
 
