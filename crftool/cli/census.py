@@ -64,11 +64,11 @@ def estimate_memory(encoder, dataset, bytes_per_weight, by_blocks=False):
 
 def report(encoder, dataset, candidates, estimate, bytes_per_weight):
     say(f"{dataset.S} sequences, {dataset.N} tokens, {len(encoder.labels)} labels")
-    say("observations     weights    MB  template")
+    say("    MB observations     weights  template")
     for line, observations, weights in encoder.weights_per_line():
-        say(f"{observations:12d}{weights:12d}{weights * bytes_per_weight / MEGABYTE:6.0f}  {_shown(line)}")
+        say(f"{weights * bytes_per_weight / MEGABYTE:6.0f}{observations:13d}{weights:12d}  {_shown(line)}")
     space = encoder.space
-    total = f"{space.O + space.Ob:12d}{space.F:12d}{space.F * bytes_per_weight / MEGABYTE:6.0f}  in all"
+    total = f"{space.F * bytes_per_weight / MEGABYTE:6.0f}{space.O + space.Ob:13d}{space.F:12d}  in all"
     say(total if candidates == space.F else f"{total}, {candidates} of them seen with their labels")
     say(f"estimated peak memory: {estimate / MEGABYTE:.0f} MB")
 
