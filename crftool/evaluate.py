@@ -282,6 +282,18 @@ def _find_phrases(ids: np.ndarray, offsets: np.ndarray, table: _LabelTable) -> _
     return _Phrases(types, _START_TABLE[cell], _END_TABLE[cell])
 
 
+def phrases(ids: np.ndarray, offsets: np.ndarray, labels: Sequence[bytes]) -> tuple[np.ndarray, list[bytes]]:
+    """(spans [P][2], types [P]): first and last token, and type, of every phrase, in order."""
+    table = _label_table(labels)
+    found = _find_phrases(np.asarray(ids), np.asarray(offsets), table)
+    first = np.flatnonzero(found.starts) + 1         # padded positions: sequence s is shifted by s + 1
+    ends = np.flatnonzero(found.ends)
+    last = ends[np.minimum(np.searchsorted(ends, first), max(0, len(ends) - 1))] if len(ends) else first
+    sequence = np.searchsorted(offsets + np.arange(len(offsets)), first, side="right") - 1
+    spans = np.stack((first, last), axis=1) - (sequence + 1)[:, None]
+    return spans.astype(np.int64), [table.type_names[t] for t in found.types[first]]
+
+
 def _correct_phrase_types(gold: _Phrases, predicted: _Phrases) -> np.ndarray:
     """Type numbers of the correct phrases, one entry for each phrase.
 
