@@ -1,5 +1,6 @@
 # make demo   train, tag and score on the shipped example
 # make test   build everything and run the whole suite
+# make test-debug, make test-asan   the suite with kernels under instruments
 # Both set up what they need: a virtual environment in .venv, filled from the package index.
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SOURCES := pyproject.toml setup.py $(wildcard crftool/kernels/*.pyx crftool/kernels/*.pxd crftool/kernels/*.h)
 
-.PHONY: demo test build wheel bench clean
+.PHONY: demo test test-debug test-asan build wheel bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +26,27 @@ demo: build
 
 test: build
 	$(BIN)/python -m pytest
+
+# The suite on a copy of the tree whose kernels check every index (test-debug), or are built with
+# AddressSanitizer and UndefinedBehaviorSanitizer (test-asan). TESTS names what to run, all by default.
+TESTS ?= tests
+INSTRUMENTED := Makefile setup.py pyproject.toml README.md MANIFEST.in LICENSE crftool tests templates examples benchmarks
+
+build/%/ready: $(READY) $(wildcard crftool/*.py crftool/*/*.py tests/*.py tests/*/*.py)
+	mkdir -p build/$*
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check cython setuptools
+	tar -c --exclude='*.so' --exclude='*.c' --exclude=__pycache__ --exclude=examples/ingredients/build $(INSTRUMENTED) | tar -x -C build/$*
+	cd build/$* && $(if $(filter debug,$*),CRFTOOL_DEBUG_KERNELS=1,CRFTOOL_SANITIZE=1) $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
+	touch $@
+
+test-debug: build/debug/ready
+	cd build/debug && $(CURDIR)/$(BIN)/python -m pytest -W error::pytest.PytestUnraisableExceptionWarning $(TESTS)
+
+# Python itself leaks at exit, and is not built for this: leaks are not looked for.
+test-asan: build/asan/ready
+	cd build/asan && ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	$(CURDIR)/$(BIN)/python -m pytest $(TESTS)
 
 wheel: build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build

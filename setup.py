@@ -11,7 +11,11 @@ from setuptools.command.build_ext import build_ext
 GNU_FLAGS = ["-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 MSVC_FLAGS = ["/O2", "/fp:precise"]
 
+# For `make test-debug` and `make test-asan`: every index checked; every access and every step of arithmetic.
 DEBUG = os.environ.get("CRFTOOL_DEBUG_KERNELS") == "1"
+SANITIZE = os.environ.get("CRFTOOL_SANITIZE") == "1"
+SANITIZER_FLAGS = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+                   "-ffp-contract=off"]
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": DEBUG,
@@ -22,7 +26,8 @@ DIRECTIVES = {
 }
 
 KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "queries", "viterbi", "scoring", "gradient",
-           "history", "proximal", "stochastic", "workspace", "lookup", "blocks", "decoding", "writing", "tagger"]
+           "history", "proximal", "stochastic", "workspace", "lookup", "combinations", "decoding", "writing", "tagger",
+           "rows", "messages", "blocks"]
 HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing", "utf8", "numbers")]
 
 
@@ -32,9 +37,10 @@ class BuildKernels(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self):
-        flags = MSVC_FLAGS if self.compiler.compiler_type == "msvc" else GNU_FLAGS
+        flags = MSVC_FLAGS if self.compiler.compiler_type == "msvc" else SANITIZER_FLAGS if SANITIZE else GNU_FLAGS
         for extension in self.extensions:
             extension.extra_compile_args = flags
+            extension.extra_link_args = ["-fsanitize=address,undefined"] if SANITIZE else []
         super().build_extensions()
 
 

@@ -7,6 +7,7 @@ from crftool.errors import ResourceError
 
 MEGABYTE = 1 << 20
 INTERPRETER = 36 * MEGABYTE          # Python and NumPy, before any data
+COSTLIEST = 3                        # templates that a refusal names
 
 
 def available_memory():
@@ -47,7 +48,7 @@ def give_back_memory():
         pass
 
 
-def estimate_memory(encoder, dataset, bytes_per_weight):
+def estimate_memory(encoder, dataset, bytes_per_weight, by_blocks=False):
     """Bytes that training will take at its peak."""
     space = encoder.space
     tables = sum(len(table) * (4 * table.width + 24) for kind in (encoder.unigrams, encoder.bigrams)
@@ -55,27 +56,37 @@ def estimate_memory(encoder, dataset, bytes_per_weight):
     from crftool.objectives.logloss import BLOCK_TOKENS
     lattice = BLOCK_TOKENS * space.Y * 8 * 3 + len(dataset.bigrams) * space.R * space.Y * 8 * 4
     values = 200 * len(encoder.values.table)
+    if by_blocks:                                    # memory follows the active weights
+        from crftool.objectives.blockloss import memory
+        return INTERPRETER + dataset.nbytes + tables + values + memory(dataset, space)
     return INTERPRETER + dataset.nbytes + tables + values + lattice + space.F * bytes_per_weight
 
 
-def report(encoder, dataset, candidates, estimate):
+def report(encoder, dataset, candidates, estimate, bytes_per_weight):
     say(f"{dataset.S} sequences, {dataset.N} tokens, {len(encoder.labels)} labels")
-    say("observations     weights  template")
+    say("observations     weights    MB  template")
     for line, observations, weights in encoder.weights_per_line():
-        say(f"{observations:12d}{weights:12d}  {line.text.decode('utf-8', 'replace')}")
+        say(f"{observations:12d}{weights:12d}{weights * bytes_per_weight / MEGABYTE:6.0f}  {_shown(line)}")
     space = encoder.space
-    total = f"{space.O + space.Ob:12d}{space.F:12d}  in all"
+    total = f"{space.O + space.Ob:12d}{space.F:12d}{space.F * bytes_per_weight / MEGABYTE:6.0f}  in all"
     say(total if candidates == space.F else f"{total}, {candidates} of them seen with their labels")
     say(f"estimated peak memory: {estimate / MEGABYTE:.0f} MB")
 
 
-def check_memory(encoder, estimate, limit):
+def _shown(line):
+    return line.text.decode("utf-8", "replace")
+
+
+def check_memory(encoder, estimate, limit, bytes_per_weight):
     """Refuse work that cannot fit, naming what costs most and what would help."""
     room = limit if limit is not None else available_memory()
     if room is None or estimate <= room:
         return
-    line, _, weights = max(encoder.weights_per_line(), key=lambda entry: entry[2])
+    costs = sorted(encoder.weights_per_line(), key=lambda entry: -entry[2])[:COSTLIEST]
+    shown = ", ".join(f"`{_shown(line)}` {weights * bytes_per_weight / MEGABYTE:.0f} MB" for line, _, weights in costs)
+    fields = " the fields of a B line cost most: each of its observations has a weight for every pair of labels;" * any(
+        line.text[:1] in b"B*" and line.fields and weights > encoder.space.F // 3 for line, _, weights in costs)
     raise ResourceError(
         f"training needs about {estimate / MEGABYTE:.0f} MB but {room / MEGABYTE:.0f} MB are free; "
-        f"drop or shorten `{line.text.decode('utf-8', 'replace')}` ({weights} of {encoder.space.F} weights), "
-        "or raise --min-count, or raise --max-memory if you know better")
+        f"the costliest templates: {shown};{fields} drop or shorten one, or raise --min-count, "
+        "or raise --max-memory if you know better")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from crftool.cli.options import (chosen_inference, constrain_option, inference_options, make_pool, parse_size,
+from crftool.cli.options import (FiniteRange, chosen_inference, constrain_option, inference_options, make_pool, parse_size,
                                  read_config, threads_option)
 from crftool.cli.progress import Progress, graceful_interrupts, reading_bar, say
 from crftool.errors import CrftoolError
@@ -14,7 +14,7 @@ from crftool.errors import CrftoolError
 # CRF++'s names for what the penalties say here.
 CRFPP_ALGORITHMS = {"crf": "l2", "crf-l2": "l2", "crf-l1": "l1"}
 # Those of crftool.trainers, which is not imported before it is needed; a test compares.
-ALGORITHMS = ("hybrid", "working-set", "l-bfgs", "owl-qn", "sgd", "sgd-l1", "cg", "cg-fr")
+ALGORITHMS = ("hybrid", "working-set", "l-bfgs", "owl-qn", "sgd", "sgd-l1", "cg", "cg-fr", "cd", "bcd")
 WITHOUT_L1 = ("hybrid", "l-bfgs", "sgd", "cg", "cg-fr")
 PATH_LENGTH = 20                     # values of rho1, if --path does not say how many
 
@@ -39,6 +39,11 @@ class Settings:
     only: str | None
     path: int | None
     keep: str | None
+    group: float
+    separate_blocks: bool
+    grow: bool
+    no_revisit: bool
+    exact_hessian: bool
 
 
 EXAMPLES = """\b
@@ -46,6 +51,7 @@ Examples:
   crftool learn chunking train.txt chunk.model
   crftool learn -c 4 -f 3 my.template train.txt.gz my.model    as CRF++ would
   crftool learn --rho1 1 my.template train.txt small.model     few non-zero weights
+  crftool learn -a bcd --rho1 0.2 my.template train.txt my.model   millions of label pairs, few kept
   crftool learn --dev dev.txt my.template train.txt my.model   keep the best on dev.txt
   crftool learn --path 20 --rho1 0.5 --dev dev.txt my.template train.txt my.model > path.tsv
   zcat part*.gz | crftool learn my.template - my.model
@@ -71,13 +77,14 @@ class PathCommand(click.Command):
               help="How to minimise. Without --rho1: hybrid (stochastic start, then scaled L-BFGS), l-bfgs, sgd, cg, "
                    "cg-fr. With any penalty: working-set (stochastic start, then a proximal quasi-Newton method), "
                    "owl-qn, sgd-l1. All come to the same model, but sgd and sgd-l1 stop near it. auto is the "
-                   "fastest: hybrid, or working-set with --rho1. "
+                   "fastest: hybrid, or working-set with --rho1. bcd works observation after observation, for very many "
+                   "features under --rho1; cd weight after weight. "
                    "CRF++'s CRF-L2 and CRF-L1 are understood: the penalty of -c, quadratic or absolute.")
-@click.option("--rho1", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
+@click.option("--rho1", type=FiniteRange(min=0.0), metavar="X", default=0.0, show_default=True,
               help="Weight of the l1 penalty, the sum of |weight|. Makes most weights exactly zero.")
-@click.option("--rho2", type=click.FloatRange(min=0.0), metavar="X", default=None,
+@click.option("--rho2", type=FiniteRange(min=0.0), metavar="X", default=None,
               help="Weight of the l2 penalty, half the sum of squares.  [default: 1, or 0 with --rho1]")
-@click.option("-c", "--cost", type=click.FloatRange(min=0.0, min_open=True), metavar="C", default=None,
+@click.option("-c", "--cost", type=FiniteRange(min=0.0, min_open=True), metavar="C", default=None,
               help="CRF++'s C: the same as --rho2 1/C (with -a CRF-L1: --rho1 1/C). Large fits closely.")
 @click.option("-f", "--min-count", type=click.IntRange(min=1), metavar="N", default=1, show_default=True,
               help="Keep only observations that occur at least N times.")
@@ -86,7 +93,7 @@ class PathCommand(click.Command):
                    "seen with: smaller, a little less accurate.")
 @click.option("--begin-label", is_flag=True,
               help="Let B templates act at the first token too, as if a begin label stood before it.")
-@click.option("-e", "--tolerance", type=click.FloatRange(min=0.0, min_open=True), metavar="X", default=1e-5,
+@click.option("-e", "--tolerance", type=FiniteRange(min=0.0, min_open=True), metavar="X", default=1e-5,
               show_default=True, help="Stop when the objective falls by less than this share in 5 iterations "
                                       "and the gradient is smaller than this share of the feature counts.")
 @click.option("-m", "--max-iterations", type=click.IntRange(min=0), metavar="N", default=10_000, show_default=True,
@@ -103,6 +110,15 @@ class PathCommand(click.Command):
 @click.option("--only", metavar="MODEL", help="Train only the weights that are not zero in this model; the others "
                                               "stay zero.")
 @click.option("--init", metavar="MODEL", help="Start from this model's weights. Labels and features may be new.")
+@click.option("--group", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
+              help="bcd: weight of a group penalty, the sum over observations of the norm of all their weights. "
+                   "Whole observations leave.")
+@click.option("--grow", is_flag=True, help="cd, bcd: a label pair may get a weight only where the U line of the same "
+                                           "text gives its second label one.")
+@click.option("--no-revisit", is_flag=True, help="cd, bcd: leave what is zero after its first visit at zero; a "
+                                                 "check at the end says whether that was right.")
+@click.option("--separate-blocks", is_flag=True, help="bcd: visit the weights of U and of B lines apart.")
+@click.option("--exact-hessian", is_flag=True, help="cd: exact second derivatives instead of approximate ones (slow).")
 @click.option("--seed", type=int, metavar="N", default=1, show_default=True,
               help="Seed of random choices: the order of sequences in stochastic descent.")
 @constrain_option
@@ -110,13 +126,15 @@ class PathCommand(click.Command):
 @threads_option
 @click.option("--max-memory", metavar="SIZE", help="Refuse to start if training would need more, such as 800M or "
                                                    "4G.  [default: what is free]")
+@click.option("--dry-run", is_flag=True, help="Only read TRAIN and say what training would take: observations, weights "
+                                              "and memory of every template. MODEL is not touched.")
 @click.option("--config", metavar="FILE", is_eager=True, expose_value=False, callback=read_config,
               help="YAML file with options, such as `rho2: 0.5`; the command line has the last word.")
 @click.option("--log-json", metavar="FILE", help="Write one JSON object an iteration to FILE.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also say which machine level and settings are used.")
-def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_domain, threads, max_memory, log_json,
-            quiet, verbose, **others):
+def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_domain, threads, max_memory, dry_run,
+            log_json, quiet, verbose, **others):
     """Train a labeller.
 
     TEMPLATE names the features (a file, or chunking, ner, pos, letter-to-sound for the ready ones). TRAIN
@@ -137,8 +155,9 @@ def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_
         raise click.UsageError("--keep best needs --dev FILE to tell what is best.")
     if settings.path and not settings.rho1:
         raise click.UsageError("--path ends at --rho1; give one above 0.")
+    _check_blocks(settings)
     limit = None if max_memory is None else parse_size(max_memory)
-    Job(template, train, model, settings, make_pool(threads), limit, log_json, quiet, verbose).run()
+    Job(template, train, model, settings, make_pool(threads), limit, dry_run, log_json, quiet, verbose).run()
 
 
 def _penalty(algorithm, rho1, rho2, cost):
@@ -159,6 +178,26 @@ def _penalty(algorithm, rho1, rho2, cost):
     return {"algorithm": algorithm, "rho1": rho1, "rho2": rho2}
 
 
+def _check_blocks(settings):
+    """Options that only cd or bcd can follow, and one that they cannot."""
+    needs = {"group": ("bcd",), "separate_blocks": ("bcd",), "exact_hessian": ("cd",), "grow": ("cd", "bcd"),
+             "no_revisit": ("cd", "bcd")}
+    for option, algorithms in needs.items():
+        if not getattr(settings, option):
+            continue
+        if settings.algorithm not in algorithms:
+            raise click.UsageError(f"--{option.replace('_', '-')} needs -a {' or -a '.join(algorithms)}.")
+        if settings.path:
+            raise click.UsageError(f"--{option.replace('_', '-')} and --path do not go together.")
+    if settings.algorithm in ("cd", "bcd") and settings.only:
+        raise click.UsageError(f"--only needs another algorithm than {settings.algorithm}.")
+    if settings.algorithm in ("cd", "bcd") and settings.path and settings.features == "observed":
+        raise click.UsageError(f"--path with -a {settings.algorithm} needs --features all.")
+    if settings.algorithm in ("cd", "bcd") and settings.inference != "auto":
+        raise click.UsageError(f"-a {settings.algorithm} has its own way of inference; leave out "
+                               f"--inference {settings.inference}.")
+
+
 def find_template(name):
     """The path of a template: a file, or the name of a ready one."""
     if os.path.exists(name) or name == "-":
@@ -174,9 +213,9 @@ def find_template(name):
 class Job:
     """One training, from files to file."""
 
-    def __init__(self, template, train, model, settings, pool, memory_limit, log_json, quiet, verbose):
+    def __init__(self, template, train, model, settings, pool, memory_limit, dry_run, log_json, quiet, verbose):
         self.template, self.train, self.model, self.settings = template, train, model, settings
-        self.pool, self.memory_limit, self.log_json = pool, memory_limit, log_json
+        self.pool, self.memory_limit, self.dry_run, self.log_json = pool, memory_limit, dry_run, log_json
         self.quiet, self.verbose = quiet, verbose
         self._best, self._best_theta, self._best_iteration = None, None, None
 
@@ -204,7 +243,7 @@ class Job:
         template = Template(read_bytes(path), path)
         for warning in template.warnings:
             say(f"warning: {warning}")
-        penalty = ElasticNet(settings.rho1, settings.rho2)
+        penalty = ElasticNet(settings.rho1, settings.rho2, settings.group)
         name = default_trainer(penalty) if settings.algorithm == "auto" else settings.algorithm
         trainer = TRAINERS[name]
         initial = Model.load(settings.init) if settings.init else None
@@ -222,13 +261,22 @@ class Job:
         if self.constraint is not None:
             check_labels(self.constraint, dataset, encoder.labels, self.train)
         self.dev, self.dev_labels = read_labelled_data(settings.dev, encoder) if settings.dev else (None, None)
-        estimate = census.estimate_memory(encoder, dataset, trainer.bytes_per_weight + 8 * bool(settings.dev))
-        census.check_memory(encoder, estimate, self.memory_limit)
+        by_blocks = trainer.by_blocks and not settings.path          # a path works on all weights
+        per_weight = trainer.bytes_per_weight + 8 * bool(settings.dev)
+        estimate = census.estimate_memory(encoder, dataset, per_weight, by_blocks)
+        if self.dry_run:
+            census.report(encoder, dataset, encoder.space.F, estimate, per_weight)
+        census.check_memory(encoder, estimate, self.memory_limit, per_weight)
+        if self.dry_run:
+            return
         allowed = self._allowed(only, encoder) if only else None
-        objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
-                            settings.features == "observed", settings.inference, self.constraint, allowed)
+        if by_blocks:
+            objective = self._block_loss(encoder, dataset)
+        else:
+            objective = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), self.pool,
+                                settings.features == "observed", settings.inference, self.constraint, allowed)
         if not self.quiet:
-            census.report(encoder, dataset, objective.candidates, estimate)
+            census.report(encoder, dataset, objective.candidates, estimate, per_weight)
         if self.verbose:
             from crftool.kernels.vector import cpu_level
             self._say(f"{name}, rho1={settings.rho1:g}, rho2={settings.rho2:g}, {self.pool.threads} threads, "
@@ -242,15 +290,28 @@ class Job:
         if interrupted:
             raise click.exceptions.Exit(INTERRUPTED)
 
+    def _block_loss(self, encoder, dataset):
+        from crftool.corpus.occurrences import paired_bigrams
+        from crftool.objectives.blockloss import BlockLoss, BlockOptions
+
+        settings = self.settings
+        options = BlockOptions(settings.separate_blocks, settings.grow, settings.no_revisit, settings.exact_hessian)
+        return BlockLoss(dataset, encoder.space, self.pool, paired_bigrams(encoder),
+                         settings.features == "observed", self.constraint, options)
+
     def _train(self, trainer, objective, penalty, encoder, initial):
         import numpy as np
 
+        from crftool.model import SparseWeights
         from crftool.trainers.base import Problem, Stop, count_scale
 
         settings, dataset = self.settings, objective.dataset
-        theta = np.zeros(objective.F)
+        by_blocks = trainer.by_blocks and not settings.path
+        theta = SparseWeights(encoder.space) if by_blocks else np.zeros(objective.F)
         if initial is not None:
             theta, carried = initial.initial_weights(encoder)
+            if by_blocks:
+                theta = SparseWeights.from_dense(encoder.space, theta)
             self._say(f"{settings.init}: {carried} observations carried over")
         stop = Stop(settings.tolerance, count_scale(dataset, encoder.space), settings.max_iterations)
         with ExitStack() as stack:
@@ -333,16 +394,17 @@ class Job:
             return None
         from crftool.decode import Lattices, decode
         from crftool.evaluate import score
-        from crftool.model import TrainedWeights
+        from crftool.model import SparseWeights, TrainedWeights
 
-        lattices = Lattices(self.dev, TrainedWeights(encoder.space, theta), self.pool, self.settings.inference,
+        weights = theta if isinstance(theta, SparseWeights) else TrainedWeights(encoder.space, theta)
+        lattices = Lattices(self.dev, weights, self.pool, self.settings.inference,
                             self.constraint)
         scores = score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
         if self.settings.keep == "last":
             return scores
         if self._best is None or (scores.f1, scores.correct_tokens) > (self._best.f1, self._best.correct_tokens):
             self._best, self._best_iteration = scores, iteration
-            if self._best_theta is None:
+            if self._best_theta is None or isinstance(theta, SparseWeights):
                 self._best_theta = theta.copy()
             else:
                 self._best_theta[:] = theta

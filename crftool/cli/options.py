@@ -1,5 +1,6 @@
 """Options that several commands share, and the configuration file."""
 
+import math
 import os
 import re
 import sys
@@ -7,6 +8,16 @@ import sys
 import click
 
 from crftool.errors import CrftoolError, DataError
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers of a range; not a number, and infinity, are none."""
+
+    def convert(self, value, param, ctx):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def threads_option(command):

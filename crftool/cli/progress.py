@@ -60,7 +60,11 @@ class Progress:
 
     def _line(self, iteration, dev):
         seconds = time.monotonic() - self._begun
-        line = f"[{iteration.number:4d}] obj{'~' if iteration.estimated else '='}{iteration.objective:.4f} act={iteration.active}"
+        line = f"[{iteration.number:4d}] obj{'~' if iteration.estimated else '='}{iteration.objective:.4f} "
+        if iteration.active_bigrams is not None:
+            line += f"act={iteration.active_unigrams}+{iteration.active_bigrams} worst={iteration.violation:.3g}"
+        else:
+            line += f"act={iteration.active}"
         if iteration.token_errors is not None:
             line += f" err={100.0 * iteration.token_errors / self._tokens:.2f}%"
         if not math.isnan(iteration.gradient_norm):
@@ -89,6 +93,8 @@ class Progress:
             record["token_error"] = 100.0 * iteration.token_errors / self._tokens
         if not math.isnan(iteration.gradient_norm):
             record.update(gradient_norm=iteration.gradient_norm, violation=iteration.violation)
+        if iteration.active_bigrams is not None:
+            record.update(active_unigrams=iteration.active_unigrams, active_bigrams=iteration.active_bigrams)
         if dev is not None:
             record.update(dev_token_error=dev.token_error, dev_f1=dev.f1)
         self._log.write(json.dumps(record) + "\n")

@@ -67,7 +67,8 @@ class Job:
     def _read(self):
         """Read and check everything; nothing is trained before all is known to be well."""
         from crftool.cli import census
-        from crftool.corpus.constraints import check_labels, make_constraint, read_rules
+        from crftool.corpus.constraints import check_labels, make_constraint
+        from crftool.corpus.rules import read_rules
         from crftool.corpus.dataset import read_labelled_data, read_training_data
         from crftool.corpus.reader import read_bytes
         from crftool.corpus.template import Template

@@ -173,4 +173,4 @@ def _check_algorithm(name, l1):
     if name != "auto" and name not in TRAINERS:
         raise click.UsageError(f"-a {name}: no such algorithm; there are auto, {', '.join(TRAINERS)}.")
     if name != "auto" and l1 and not TRAINERS[name].allows_l1:
-        raise click.UsageError(f"{name} cannot have an l1 penalty; use -a owl-qn or leave out --rho1.")
+        raise click.UsageError(f"{name} cannot have an l1 penalty; use -a working-set or leave out --rho1.")

@@ -4,7 +4,7 @@ import os
 
 import click
 
-from crftool.cli.options import (available_cores, chosen_inference, constrain_option, inference_options,
+from crftool.cli.options import (FiniteRange, available_cores, chosen_inference, constrain_option, inference_options,
                                  threads_option, write_output)
 
 
@@ -30,7 +30,7 @@ Examples:
 @constrain_option
 @click.option("--force-column", type=int, metavar="K", help="Impose the label in column K (from 0; -1 is the last) "
               "where it is one of the model's; anything else there leaves the token free.")
-@click.option("--min-confidence", type=click.FloatRange(0.0, 1.0), metavar="P", default=0.0,
+@click.option("--min-confidence", type=FiniteRange(0.0, 1.0), metavar="P", default=0.0,
               help="Print the symbol of --abstain where the label's probability is below P.")
 @click.option("--abstain", metavar="SYMBOL", default="?", show_default=True, help="What to print then.")
 @click.option("--phrase-confidence", is_flag=True, help="Add a column: the probability that the token's phrase is "

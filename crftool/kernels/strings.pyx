@@ -94,11 +94,11 @@ cdef class StringTable:
 
     def find(self, const unsigned char[::1] text not None):
         """The id of `text`, or -1."""
-        return self.find_bytes(<const char*> &text[0] if text.shape[0] else NULL, text.shape[0])
+        return self.find_bytes(<const char*> &text[0] if text.shape[0] else <const char*> b"", text.shape[0])
 
     def intern(self, const unsigned char[::1] text not None):
         """The id of `text`, which becomes a new one if need be."""
-        cdef int64_t index = self.intern_bytes(<const char*> &text[0] if text.shape[0] else NULL, text.shape[0])
+        cdef int64_t index = self.intern_bytes(<const char*> &text[0] if text.shape[0] else <const char*> b"", text.shape[0])
         if index < 0:
             raise MemoryError("too many distinct strings, or a frozen table")
         return index

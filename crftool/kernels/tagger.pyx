@@ -9,7 +9,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memset
 
-from crftool.kernels.blocks cimport Blocks
+from crftool.kernels.combinations cimport Blocks
 from crftool.kernels.decoding cimport Wishes, decode
 from crftool.kernels.kinds cimport Kind, add_row
 from crftool.kernels.lookup cimport Lookup

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from crftool.kernels.blocks cimport Blocks
+from crftool.kernels.combinations cimport Blocks
 from crftool.kernels.strings cimport StringTable
 from crftool.kernels.viterbi cimport BestPaths
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
-from crftool.kernels.blocks cimport Blocks
+from crftool.kernels.combinations cimport Blocks
 from crftool.kernels.viterbi cimport BestPaths
 
 

@@ -5,7 +5,7 @@ def __getattr__(name):
     if name == "Model":
         from crftool.model.model import Model
         return Model
-    if name == "TrainedWeights":
-        from crftool.model.weights import TrainedWeights
-        return TrainedWeights
+    if name in ("SparseWeights", "TrainedWeights"):
+        from crftool.model import weights
+        return getattr(weights, name)
     raise AttributeError(name)

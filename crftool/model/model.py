@@ -19,7 +19,7 @@ from crftool.kernels.keys import KeyTable
 from crftool.kernels.strings import StringTable
 from crftool.model import container
 from crftool.model.mapped import MappedModel
-from crftool.model.weights import RowStore, StoredWeights
+from crftool.model.weights import RowStore, SparseWeights, StoredWeights
 
 
 class Model:
@@ -42,15 +42,18 @@ class Model:
 
     @classmethod
     def from_training(cls, encoder, theta, options, constraint=b""):
-        """The model of weights `theta`; `options` and the rules it was trained under are recorded with it."""
+        """The model of weights `theta`, a vector or SparseWeights; `options` and the rules it was trained under
+        are recorded with it."""
         space = encoder.space
-        mu, lam = space.split(theta)
+        sparse = isinstance(theta, SparseWeights)
+        mu, lam = (theta.unigrams, theta.bigrams) if sparse else space.split(theta)
         sections = {"meta": b"", "template": encoder.template.text, "constraint": constraint}
         _put_strings(sections, "labels", encoder.labels)
         kinds, used = [], []
         for letter, kind, matrix, width in (("U", encoder.unigrams, mu, space.Y),
                                             ("B", encoder.bigrams, lam, space.R * space.Y)):
-            store, row_of = RowStore.of(matrix.reshape(kind.size, width))
+            store, row_of = RowStore.of_entries(*matrix, width) if sparse else \
+                RowStore.of(matrix.reshape(kind.size, width))
             row_of = np.append(row_of, np.int32(-1))             # where -1, no observation, points
             tables = []
             for t, rows in enumerate(kind.rows):

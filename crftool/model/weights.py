@@ -1,4 +1,5 @@
-"""Weights in two forms with one face: the flat vector of a trainer, and the compressed rows of a model.
+"""Weights in three forms with one face: the flat vector of a trainer, the sparse rows of a trainer with a
+virtual feature set, and the compressed rows of a model.
 
     unigram_scores(dataset, pool)                  mu [N][Y]
     chain(dataset, mode, pool, constraint)         the transitions, as a kernels.chain.Chain
@@ -32,6 +33,57 @@ class TrainedWeights:
         lam = self.space.split(self.theta)[1].reshape(self.space.Ob, R * Y)
         blocks = self._rows(lam, dataset.bigrams, pool).reshape(-1, R, Y)
         return chain_of_blocks(blocks, mode, pool, constraint)
+
+
+class SparseWeights:
+    """theta without its zeros, for feature sets too large to write down: per kind of observation
+    (bounds [O + 1] int64, columns int32, values float64)."""
+
+    def __init__(self, space, unigrams=None, bigrams=None):
+        self.space = space
+        self.unigrams = _no_entries(space.O) if unigrams is None else unigrams
+        self.bigrams = _no_entries(space.Ob) if bigrams is None else bigrams
+
+    @classmethod
+    def from_dense(cls, space, theta):
+        kinds = []
+        for matrix in space.split(theta):
+            matrix = matrix.reshape(len(matrix), -1)
+            rows, columns = np.nonzero(matrix)
+            bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(matrix))))).astype(np.int64)
+            kinds.append((bounds, columns.astype(np.int32), matrix[rows, columns]))
+        return cls(space, *kinds)
+
+    def to_dense(self, theta):
+        """Write the weights to a vector of F numbers."""
+        theta[:] = 0.0
+        for matrix, (bounds, columns, values) in zip(self.space.split(theta), (self.unigrams, self.bigrams)):
+            matrix.reshape(len(matrix), -1)[np.repeat(np.arange(len(matrix)), np.diff(bounds)), columns] = values
+
+    @property
+    def active(self):
+        return len(self.unigrams[2]) + len(self.bigrams[2])
+
+    def copy(self):
+        """The trainer replaces the arrays, and never writes into them."""
+        return SparseWeights(self.space, self.unigrams, self.bigrams)
+
+    def stored(self):
+        """The same in the form of a model, with rows named by observation."""
+        return StoredWeights(self.space, *(
+            RowStore(np.empty((0, width), np.float32), bounds, columns, values.astype(np.float32))
+            for (bounds, columns, values), width in ((self.unigrams, self.space.Y),
+                                                     (self.bigrams, self.space.R * self.space.Y))))
+
+    def unigram_scores(self, dataset, pool):
+        return self.stored().unigram_scores(dataset, pool)
+
+    def chain(self, dataset, mode, pool, constraint=None):
+        return self.stored().chain(dataset, mode, pool, constraint)
+
+
+def _no_entries(n):
+    return np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -70,6 +122,24 @@ class RowStore:
         bounds = np.concatenate(([0], np.cumsum(active[part]))).astype(np.int64)
         return cls(np.ascontiguousarray(matrix[whole]), bounds, columns.astype(np.int32),
                    matrix[part][rows, columns]), row_of
+
+    @classmethod
+    def of_entries(cls, bounds, columns, values, D):
+        """The same from sparse rows."""
+        values = values.astype(np.float32)
+        rows = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        rows, columns, values = (part[values != 0.0] for part in (rows, columns, values))
+        active = np.bincount(rows, minlength=len(bounds) - 1)
+        whole = np.flatnonzero(2 * active >= max(1, D))
+        part = np.flatnonzero((active > 0) & (2 * active < D))
+        row_of = np.full(len(active), -1, np.int32)
+        row_of[whole] = np.arange(len(whole))
+        row_of[part] = len(whole) + np.arange(len(part))
+        in_whole = row_of[rows] < len(whole)
+        dense = np.zeros((len(whole), D), np.float32)
+        dense[row_of[rows[in_whole]], columns[in_whole]] = values[in_whole]
+        bounds = np.concatenate(([0], np.cumsum(active[part]))).astype(np.int64)
+        return cls(dense, bounds, columns[~in_whole].astype(np.int32), values[~in_whole]), row_of
 
     def rows(self, rows, pool):
         """Sum [N][D] of the rows that each line of `rows` [N][K] names; -1 names none."""

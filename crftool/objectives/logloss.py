@@ -35,6 +35,7 @@ class LogLoss:
         `allowed` [F] bool: the weights that may become non-zero, if not all; their gradient alone is told."""
         self.dataset, self.space, self.pool = dataset, space, pool
         self.inference, self.constraint, self.groups = inference, constraint, groups
+        self.observed_only = observed_only
         self.token_errors = 0                        # at the last theta, by the most probable label
         Y, R, C = space.Y, space.R, len(dataset.bigrams)
         self._blocks = self._cut_blocks(dataset.offsets)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Callable
 
-from crftool.trainers import conjugate_gradient, hybrid, lbfgs, owlqn, stochastic, working_set
+from crftool.trainers import (block_descent, conjugate_gradient, coordinate_descent, hybrid, lbfgs, owlqn, stochastic,
+                              working_set)
 
 
 @dataclass(frozen=True)
@@ -11,21 +12,20 @@ class Trainer:
     train: Callable                  # see crftool.trainers.base
     allows_l1: bool
     bytes_per_weight: int            # what it keeps in memory for each weight, theta included
-    summary: str                     # for the help
+    by_blocks: bool = False          # works on a BlockLoss, and takes theta as SparseWeights
 
 
 TRAINERS = {
-    "hybrid": Trainer(hybrid.train, False, hybrid.BYTES_PER_WEIGHT, "stochastic start, then scaled L-BFGS"),
-    "working-set": Trainer(working_set.train, True, working_set.BYTES_PER_WEIGHT,
-                           "stochastic start, then a proximal quasi-Newton method on few weights"),
-    "l-bfgs": Trainer(lbfgs.train, False, lbfgs.BYTES_PER_WEIGHT, "as CRF++, CRFsuite and Wapiti"),
-    "owl-qn": Trainer(owlqn.train, True, owlqn.BYTES_PER_WEIGHT, "the same for l1 penalties"),
-    "sgd": Trainer(stochastic.train, False, stochastic.BYTES_PER_WEIGHT, "stochastic descent alone; stops near the optimum"),
-    "sgd-l1": Trainer(stochastic.train, True, stochastic.BYTES_PER_WEIGHT_L1, "the same for l1 penalties"),
-    "cg": Trainer(conjugate_gradient.train_polak_ribiere, False, conjugate_gradient.BYTES_PER_WEIGHT,
-                  "conjugate gradients, Polak-Ribiere"),
-    "cg-fr": Trainer(conjugate_gradient.train_fletcher_reeves, False, conjugate_gradient.BYTES_PER_WEIGHT,
-                     "conjugate gradients, Fletcher-Reeves"),
+    "hybrid": Trainer(hybrid.train, False, hybrid.BYTES_PER_WEIGHT),
+    "working-set": Trainer(working_set.train, True, working_set.BYTES_PER_WEIGHT),
+    "l-bfgs": Trainer(lbfgs.train, False, lbfgs.BYTES_PER_WEIGHT),
+    "owl-qn": Trainer(owlqn.train, True, owlqn.BYTES_PER_WEIGHT),
+    "sgd": Trainer(stochastic.train, False, stochastic.BYTES_PER_WEIGHT),
+    "sgd-l1": Trainer(stochastic.train, True, stochastic.BYTES_PER_WEIGHT_L1),
+    "cg": Trainer(conjugate_gradient.train_polak_ribiere, False, conjugate_gradient.BYTES_PER_WEIGHT),
+    "cg-fr": Trainer(conjugate_gradient.train_fletcher_reeves, False, conjugate_gradient.BYTES_PER_WEIGHT),
+    "cd": Trainer(coordinate_descent.train, True, 0, by_blocks=True),
+    "bcd": Trainer(block_descent.train, True, 0, by_blocks=True),
 }
 
 

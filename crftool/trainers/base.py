@@ -60,6 +60,8 @@ class Iteration:
     violation: float                 # its largest entry: how far the optimality conditions are from holding
     evaluations: int                 # of objective and gradient, so far
     estimated: bool = False          # the objective is a running estimate of a stochastic pass
+    active_unigrams: int | None = None   # what `active` is made of, if the trainer knows
+    active_bigrams: int | None = None
 
 
 @dataclass(frozen=True)

@@ -262,6 +262,24 @@ def test_usage_errors_exit_with_2(corpus, arguments):
 def test_work_that_cannot_fit_is_refused_with_advice(corpus):
     _, messages = corpus.run("learn", "--max-memory", "1M", "t", "train.txt", "m", code=1)
     assert "training needs about" in messages and "--min-count" in messages and "`" in messages
+    assert messages.count("\n") == 1 and "costliest templates: `" in messages
+
+
+def test_a_refusal_names_the_fields_of_b_lines(corpus):
+    corpus.write("t", b"U0:%x[0,0]\nB1:%x[0,0]/%x[-1,0]\n")
+    _, messages = corpus.run("learn", "--max-memory", "1M", "t", "train.txt", "m", code=1)
+    assert "templates: `B1:%x[0,0]/%x[-1,0]` " in messages and "the fields of a B line cost most" in messages
+
+
+@pytest.mark.parametrize("options, code", [((), 0), (("-q",), 0), (("--max-memory", "1M"), 1)])
+def test_a_dry_run_only_says_what_training_would_take(corpus, options, code):
+    corpus.write("m", b"old")
+    out, messages = corpus.run("learn", "--dry-run", *options, "t", "train.txt", "m", code=code)
+    assert out == b"" and corpus.read("m") == b"old"
+    assert "estimated peak memory: " in messages and "obj=" not in messages
+    lines = messages.split("observations     weights    MB  template\n")[1].splitlines()
+    numbers = [list(map(int, line.split()[:3])) for line in lines if line.startswith("  ")]
+    assert [sum(column[:-1]) for column in list(zip(*numbers))[:2]] == [numbers[-1][0], numbers[-1][1]]
 
 
 def test_a_pattern_that_looks_like_another_language_is_pointed_out(corpus):

@@ -1,0 +1,183 @@
+"""Sparse blockwise coordinate descent (SBCD; Sokolovska et al. 2010, algorithm 2).
+
+An iteration is a sweep over blocks, each the weights of one observation. Every FULL_SWEEP-th sweep visits
+all blocks, the others only live ones: those with weights, or whose optimality conditions did not hold
+when they were last visited. Blocks that the counts alone keep at zero are never visited: a weight's
+gradient cannot exceed the number of its occurrences.
+
+The norm of the pseudo-gradient is put together from the blocks as they are visited, before each moves.
+Where that is small enough to stop, it is computed anew for all blocks at the same weights.
+"""
+
+import math
+
+import numpy as np
+
+from crftool.errors import NumericError
+from crftool.kernels.blocks import BlockDescent
+from crftool.model.weights import SparseWeights
+from crftool.objectives.blockloss import BlockLoss
+from crftool.trainers.base import Iteration, Result
+
+FULL_SWEEP = 5
+# A block is left alone if all blocks together could be as bad and yet be this share of the limit.
+NEGLIGIBLE = 0.3
+ROUNDING = 1e-15                     # relative error of the objective
+LONGEST_LEAP = 64.0                  # steps of a sweep
+
+
+def train(problem, theta, stop, report):
+    """Minimise; see crftool.trainers.base for the contract. `theta` may also be SparseWeights."""
+    return Descent(problem, theta, stop, report, by_coordinate=False).run()
+
+
+def beyond(old, new, factor):
+    """new + factor (new - old), for SparseWeights. Weights that are zero in `new` stay zero, and no weight
+    crosses it."""
+    kinds = []
+    for kind in ("unigrams", "bigrams"):
+        bounds, columns, values = getattr(new, kind)
+        place, keys, before = _keys(bounds, columns), _keys(*getattr(old, kind)[:2]), getattr(old, kind)[2]
+        at = np.searchsorted(keys, place)
+        known = at < len(keys)
+        known[known] = keys[at[known]] == place[known]
+        start = np.zeros(len(values))
+        start[known] = before[at[known]]
+        ahead = values + factor * (values - start)
+        ahead[np.sign(ahead) != np.sign(values)] = 0.0
+        kept = ahead != 0.0
+        rows = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[kept]
+        bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(bounds) - 1)))).astype(np.int64)
+        kinds.append((bounds, columns[kept], ahead[kept]))
+    return SparseWeights(new.space, *kinds)
+
+
+def _keys(bounds, columns):
+    """One rising number per entry."""
+    return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)) << 32 | columns
+
+
+class Descent:
+    def __init__(self, problem, theta, stop, report, by_coordinate):
+        self.theta, self.stop, self.report, self.penalty = theta, stop, report, problem.penalty
+        objective = problem.objective
+        self.loss = loss = objective if isinstance(objective, BlockLoss) else BlockLoss.of(objective)
+        start = theta if isinstance(theta, SparseWeights) else SparseWeights.from_dense(loss.space, theta)
+        self._load(start)
+        options = loss.options
+        self.kernel = BlockDescent(
+            loss.pool, loss.messages, loss.occurrences, loss.bases, loss.space.Ob, self.penalty,
+            loss.observed_only, options.grow, options.no_revisit, options.exact_hessian)
+        self.by_coordinate = by_coordinate
+        self.limit = stop.tolerance * stop.scale
+        blocks = loss.occurrences.blocks
+        self.norms, self.worst = np.zeros(blocks), np.zeros(blocks)      # squared norms, largest entries
+        self.all = self._unscreened()
+        self.visits, self.last_norm = 0, math.inf
+        self.before, self.leap = None, 1.0           # weights before the last sweep; how far to go on beyond it
+
+    def _unscreened(self):
+        """Blocks that may have weights: a gradient lies between -count and occurrences - count."""
+        occurrences = self.loss.occurrences
+        block = np.repeat(np.arange(occurrences.blocks), np.diff(occurrences.bounds))
+        times = np.maximum(occurrences.times_unigram, occurrences.times_bigram)
+        reach = np.bincount(block, times, occurrences.blocks)
+        return np.flatnonzero((reach > self.penalty.rho1) | self.kernel.active_blocks()).astype(np.int32)
+
+    def run(self):
+        value = self._rebuild()
+        if math.isnan(value):
+            raise NumericError("the scores of the initial weights are out of range; start from zero weights")
+        self._sweep(self.all, update=False)
+        for number in range(1 << 62):
+            if number > 0:
+                full = number % FULL_SWEEP == 1
+                self.kernel.noise = ROUNDING * abs(value)
+                gain = self._sweep(self.all if full else self._live(), update=True)
+                value = self._leap(value, gain)
+                if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
+                    self._sweep(self.all, update=False)
+            iteration = self._iteration(number, value)
+            ended = self.stop.check(iteration)
+            wish = self.report(iteration)
+            if ended is None and wish is not None:
+                ended = wish, False
+            stuck = number > 0 and gain <= self.kernel.noise and iteration.gradient_norm >= self.last_norm
+            self.last_norm = iteration.gradient_norm
+            if ended is None and stuck and full:
+                ended = ("no step lowers the objective any more: rounding errors prevail",
+                         iteration.gradient_norm <= 10 * self.limit)
+            if ended is not None:
+                return self._result(iteration, *ended)
+
+    def _leap(self, value, gain):
+        """Go on along the step of the last sweep, if the objective is lower there; the objective.
+
+        Neighbouring blocks creep towards the optimum together, and a sweep moves each a little. The length
+        of the leap doubles after a good one and halves after a bad one.
+        """
+        old, new = self.before, self._weights()
+        ahead = math.nan
+        if old is not None:
+            self._load(beyond(old, new, self.leap))
+            ahead = self._objective(forward_only=True)
+        good = ahead < value - gain
+        if old is not None:
+            self.leap = min(2.0 * self.leap, LONGEST_LEAP) if good else max(0.5 * self.leap, 1.0)
+        if not good:
+            self._load(new)
+        self.before = self._weights()
+        return self._rebuild()
+
+    def _weights(self):
+        return SparseWeights(self.loss.space, self.loss.mu.dump(), self.loss.lam.dump())
+
+    def _load(self, weights):
+        self.loss.mu.load(*weights.unigrams)
+        self.loss.lam.load(*weights.bigrams)
+
+    def _live(self):
+        live = self.kernel.active_blocks()
+        return self.all[(live | (self.norms > 0.0))[self.all]]
+
+    def _sweep(self, which, update):
+        self.visits += len(which)
+        negligible = NEGLIGIBLE * self.limit / math.sqrt(max(1, len(self.all)))
+        status, gain = self.kernel.sweep(which, negligible, update, self.by_coordinate, self.norms, self.worst)
+        if status == -1:
+            raise MemoryError
+        if status < 0:
+            raise NumericError("weights have grown out of range; raise --rho2 or --rho1")
+        return gain
+
+    def _objective(self, forward_only=False):
+        """The objective at the weights in place, with their messages."""
+        loss = self.loss.rebuild(forward_only)
+        unigrams, bigrams = self.loss.mu.norms(), self.loss.lam.norms()
+        self.active = unigrams[0], bigrams[0]
+        groups = self.kernel.group_norms() if self.penalty.rho_group else 0.0
+        return loss + self.penalty.value(unigrams[1] + bigrams[1], unigrams[2] + bigrams[2], groups)
+
+    def _rebuild(self):
+        """The objective; the caller's theta follows the weights."""
+        value, weights = self._objective(), self._weights()
+        if isinstance(self.theta, SparseWeights):
+            self.theta.unigrams, self.theta.bigrams = weights.unigrams, weights.bigrams
+        else:
+            weights.to_dense(self.theta)
+        return value
+
+    def _iteration(self, number, value):
+        return Iteration(number, value, sum(self.active), self.loss.token_errors, math.sqrt(self.norms.sum()),
+                         float(self.worst.max(initial=0.0)), self.visits, *self.active)
+
+    def _result(self, iteration, reason, converged):
+        if not self.kernel.no_revisit:
+            return Result(iteration, reason, converged)
+        self.kernel.no_revisit = False
+        self._sweep(self.all, update=False)
+        norm, wrong = math.sqrt(self.norms.sum()), int(np.count_nonzero(self.worst > self.stop.tolerance * self.penalty.rho1))
+        right = norm <= self.limit
+        reason += "; no-revisit was right" if right else \
+            f"; no-revisit left {wrong} observations with weights that should not be zero (gradient norm {norm:.3g})"
+        return Result(iteration, reason, converged and right)
