@@ -352,7 +352,8 @@ class Job:
 
         write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\n")
         for step in follow_path(trainer.train, objective, settings.rho2, grid, theta,
-                                lambda: Stop(stop.tolerance, stop.scale, stop.max_iterations), self.pool, report):
+                                lambda: Stop(stop.tolerance, stop.scale, stop.max_iterations), self.pool, report,
+                                settings.seed):
             best = self._best
             dev = self._score_dev(encoder, theta, step.result.iteration)
             if self._best is not best or self._best is None or settings.keep == "last":

@@ -55,9 +55,10 @@ class Path:
     goes on with those that violate them until the pseudo-gradient of all is as small as asked for.
     """
 
-    def __init__(self, train, objective, rho2, theta, make_stop, pool, report):
+    def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1):
         """`train`: a trainer (crftool.trainers.base), `report` its callback. `make_stop()` gives each
-        training its own Stop."""
+        training its own Stop. `seed`: of trainers that make random choices."""
+        self._seed = seed
         self._train, self._objective, self._rho2, self._pool = train, objective, rho2, pool
         self.theta, self._make_stop, self._report = theta, make_stop, report
         self._grad = None                            # [F]  of the smooth part, at theta
@@ -67,7 +68,7 @@ class Path:
     def step(self, rho1):
         """The PathStep of a rho1, smaller than those before."""
         begun = time.monotonic()
-        problem = Problem(self._objective, ElasticNet(rho1, self._rho2), self._pool)
+        problem = Problem(self._objective, ElasticNet(rho1, self._rho2), self._pool, self._seed)
         allowed = self._screen(problem, rho1)
         while True:
             result = self._run(problem, allowed, rho1)
@@ -106,7 +107,8 @@ class Path:
             return self._train(problem, self.theta, self._make_stop(), self._listen)
         sub, objective = self._objective.restricted(allowed)
         theta = sub.shrink(self.theta)
-        result = self._train(Problem(objective, problem.penalty, self._pool), theta, self._make_stop(), self._listen)
+        problem = Problem(objective, problem.penalty, self._pool, self._seed)
+        result = self._train(problem, theta, self._make_stop(), self._listen)
         self.theta[:] = sub.expand(theta)
         return result
 
@@ -116,9 +118,9 @@ class Path:
         return wish
 
 
-def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report):
+def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report, seed=1):
     """A PathStep for each rho1 of `grid`, falling. When `report` ends a training, the path ends with that step."""
-    path = Path(train, objective, rho2, theta, make_stop, pool, report)
+    path = Path(train, objective, rho2, theta, make_stop, pool, report, seed)
     for rho1 in grid:
         yield path.step(rho1)
         if path.stopped:
