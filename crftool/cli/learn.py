@@ -111,14 +111,14 @@ class PathCommand(click.Command):
                                               "stay zero.")
 @click.option("--init", metavar="MODEL", help="Start from this model's weights. Labels and features may be new.")
 @click.option("--group", type=click.FloatRange(min=0.0), metavar="X", default=0.0, show_default=True,
-              help="bcd: weight of a group penalty, the sum over observations of the norm of all their weights. "
+              help="For bcd: weight of a group penalty, the sum over observations of the norm of all their weights. "
                    "Whole observations leave.")
-@click.option("--grow", is_flag=True, help="cd, bcd: a label pair may get a weight only where the U line of the same "
+@click.option("--grow", is_flag=True, help="For cd and bcd: a label pair may get a weight only where the U line of the same "
                                            "text gives its second label one.")
-@click.option("--no-revisit", is_flag=True, help="cd, bcd: leave what is zero after its first visit at zero; a "
+@click.option("--no-revisit", is_flag=True, help="For cd and bcd: leave what is zero after its first visit at zero; a "
                                                  "check at the end says whether that was right.")
-@click.option("--separate-blocks", is_flag=True, help="bcd: visit the weights of U and of B lines apart.")
-@click.option("--exact-hessian", is_flag=True, help="cd: exact second derivatives instead of approximate ones (slow).")
+@click.option("--separate-blocks", is_flag=True, help="For bcd: visit the weights of U and of B lines apart.")
+@click.option("--exact-hessian", is_flag=True, help="For cd: exact second derivatives instead of approximate ones (slow).")
 @click.option("--seed", type=int, metavar="N", default=1, show_default=True,
               help="Seed of random choices: the order of sequences in stochastic descent.")
 @constrain_option

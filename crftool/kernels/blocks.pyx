@@ -847,6 +847,17 @@ cdef class BlockDescent:
         rows[2 * P + y] += step * (2 * m * rows[4 * P + previous] + m * m * rows[3 * P + previous])
         rows[P + y] += step * m * rows[3 * P + previous]
 
+    def second_derivatives(self, int64_t b):
+        """[W] of the weights of a block, by (15) or (16), at the messages in place."""
+        cdef int64_t k, j
+        cdef double[::1] out = np.zeros(self.W)
+        for k in range(self.parts(b)):
+            self.repair(b, k)
+        for j in range(self.W if self.bigram[b] >= 0 else self.x.P):
+            if j % self.x.P < self.x.Y:
+                out[j] = self.second_derivative(b, j)
+        return np.asarray(out)
+
     def active_blocks(self):
         """[blocks] bool: those with a weight that is not zero."""
         cdef int64_t b

@@ -5,6 +5,8 @@ all blocks, the others only live ones: those with weights, or whose optimality c
 when they were last visited. Blocks that the counts alone keep at zero are never visited: a weight's
 gradient cannot exceed the number of its occurrences.
 
+After each sweep a leap along the way of the last two, if it lowers the objective (`_leap`).
+
 The norm of the pseudo-gradient is put together from the blocks as they are visited, before each moves.
 Where that is small enough to stop, it is computed anew for all blocks at the same weights.
 """
@@ -23,7 +25,7 @@ FULL_SWEEP = 5
 # A block is left alone if all blocks together could be as bad and yet be this share of the limit.
 NEGLIGIBLE = 0.3
 ROUNDING = 1e-15                     # relative error of the objective
-LONGEST_LEAP = 64.0                  # steps of a sweep
+LONGEST_LEAP, SHORTEST_LEAP = 64.0, 0.05     # in steps of the last two sweeps
 
 
 def train(problem, theta, stop, report):
@@ -74,7 +76,7 @@ class Descent:
         self.norms, self.worst = np.zeros(blocks), np.zeros(blocks)      # squared norms, largest entries
         self.all = self._unscreened()
         self.visits, self.last_norm = 0, math.inf
-        self.before, self.leap = None, 1.0           # weights before the last sweep; how far to go on beyond it
+        self.points, self.leap = [], 1.0             # weights before the last two sweeps; how far to go on
 
     def _unscreened(self):
         """Blocks that may have weights: a gradient lies between -count and occurrences - count."""
@@ -94,7 +96,7 @@ class Descent:
                 full = number % FULL_SWEEP == 1
                 self.kernel.noise = ROUNDING * abs(value)
                 gain = self._sweep(self.all if full else self._live(), update=True)
-                value = self._leap(value, gain)
+                value = self._leap(value - gain)
                 if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
                     self._sweep(self.all, update=False)
             iteration = self._iteration(number, value)
@@ -110,24 +112,35 @@ class Descent:
             if ended is not None:
                 return self._result(iteration, *ended)
 
-    def _leap(self, value, gain):
-        """Go on along the step of the last sweep, if the objective is lower there; the objective.
-
-        Neighbouring blocks creep towards the optimum together, and a sweep moves each a little. The length
-        of the leap doubles after a good one and halves after a bad one.
+    def _leap(self, value):
+        """Go on from the weights of the last sweep along the line from where the one before it began, if the
+        objective falls; the objective is `value` here, and the result. (The method of parallel tangents: on
+        a quadratic function, with exact steps, conjugate gradients.) Neighbouring blocks creep towards the
+        optimum together, each sweep moving each a little; this makes up for it.
         """
-        old, new = self.before, self._weights()
-        ahead = math.nan
-        if old is not None:
-            self._load(beyond(old, new, self.leap))
-            ahead = self._objective(forward_only=True)
-        good = ahead < value - gain
-        if old is not None:
-            self.leap = min(2.0 * self.leap, LONGEST_LEAP) if good else max(0.5 * self.leap, 1.0)
-        if not good:
+        new = self._weights()
+        if self.points:
+            found, length = None, self.leap
+            ahead = self._value_beyond(new, length)
+            if ahead < value:
+                while ahead < value and length < LONGEST_LEAP:
+                    found, value, length = length, ahead, 2.0 * length
+                    ahead = self._value_beyond(new, length)
+            else:
+                while found is None and length > SHORTEST_LEAP:
+                    length *= 0.5
+                    if self._value_beyond(new, length) < value:
+                        found = length
+            self.leap = length if found is None else found
+            if found is not None:
+                new = beyond(self.points[0], new, found)
             self._load(new)
-        self.before = self._weights()
+        self.points = [*self.points[-1:], new]
         return self._rebuild()
+
+    def _value_beyond(self, new, length):
+        self._load(beyond(self.points[0], new, length))
+        return self._objective(forward_only=True)
 
     def _weights(self):
         return SparseWeights(self.loss.space, self.loss.mu.dump(), self.loss.lam.dump())
