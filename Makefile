@@ -36,7 +36,9 @@ bench: build
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/tagging.py
+	$(BIN)/python benchmarks/blocks.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info crftool/kernels/*.c crftool/kernels/*.so
 	$(MAKE) -C examples/ingredients clean
+	$(MAKE) -C examples/nettalk clean
