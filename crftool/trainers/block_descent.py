@@ -33,9 +33,9 @@ def train(problem, theta, stop, report):
     return Descent(problem, theta, stop, report, by_coordinate=False).run()
 
 
-def beyond(old, new, factor):
+def beyond(old, new, factor, may_cross=False):
     """new + factor (new - old), for SparseWeights. Weights that are zero in `new` stay zero, and no weight
-    crosses it."""
+    crosses it unless it may."""
     kinds = []
     for kind in ("unigrams", "bigrams"):
         bounds, columns, values = getattr(new, kind)
@@ -46,7 +46,8 @@ def beyond(old, new, factor):
         start = np.zeros(len(values))
         start[known] = before[at[known]]
         ahead = values + factor * (values - start)
-        ahead[np.sign(ahead) != np.sign(values)] = 0.0
+        if not may_cross:
+            ahead[np.sign(ahead) != np.sign(values)] = 0.0
         kept = ahead != 0.0
         rows = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[kept]
         bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(bounds) - 1)))).astype(np.int64)
@@ -133,13 +134,16 @@ class Descent:
                         found = length
             self.leap = length if found is None else found
             if found is not None:
-                new = beyond(self.points[0], new, found)
+                new = self._beyond(new, found)
             self._load(new)
         self.points = [*self.points[-1:], new]
         return self._rebuild()
 
+    def _beyond(self, new, length):
+        return beyond(self.points[0], new, length, may_cross=self.penalty.rho1 == 0.0)
+
     def _value_beyond(self, new, length):
-        self._load(beyond(self.points[0], new, length))
+        self._load(self._beyond(new, length))
         return self._objective(forward_only=True)
 
     def _weights(self):
