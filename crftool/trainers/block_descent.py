@@ -185,8 +185,9 @@ class Descent:
         return value
 
     def _iteration(self, number, value):
-        return Iteration(number, value, sum(self.active), self.loss.token_errors, math.sqrt(self.norms.sum()),
-                         float(self.worst.max(initial=0.0)), self.visits, *self.active)
+        mu, lam = self.active
+        return Iteration(number, value, mu + lam, self.loss.token_errors, math.sqrt(self.norms.sum()),
+                         float(self.worst.max(initial=0.0)), self.visits, active_unigrams=mu, active_bigrams=lam)
 
     def _result(self, iteration, reason, converged):
         if not self.kernel.no_revisit:
