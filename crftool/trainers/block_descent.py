@@ -182,7 +182,8 @@ class Descent:
 
     def _iteration(self, number, value):
         return Iteration(number, value, sum(self.active), self.loss.token_errors, math.sqrt(self.norms.sum()),
-                         float(self.worst.max(initial=0.0)), self.visits, *self.active)
+                         float(self.worst.max(initial=0.0)), self.visits, active_unigrams=self.active[0],
+                         active_bigrams=self.active[1])
 
     def _result(self, iteration, reason, converged):
         if not self.kernel.no_revisit:
