@@ -109,7 +109,10 @@ class Saved:
         for rows, width, (bounds, columns, values) in ((space.O, space.Y, arrays[:3]),
                                                        (space.Ob, space.R * space.Y, arrays[3:])):
             if len(bounds) != rows + 1 or bounds[0] != 0 or bounds[-1] != len(values) or len(columns) != len(values) \
-                    or (np.diff(bounds) < 0).any() or (len(columns) and not 0 <= columns.min() <= columns.max() < width):
+                    or (np.diff(bounds) < 0).any():
+                raise self.damaged()
+            keys = np.repeat(np.arange(rows), np.diff(bounds)) * np.int64(width) + columns
+            if len(keys) and not (0 <= columns.min() and columns.max() < width and (np.diff(keys) > 0).all()):
                 raise self.damaged()
             kinds.append((bounds, columns, values))
         return SparseWeights(space, *kinds)
