@@ -5,6 +5,8 @@ from dataclasses import asdict
 
 import click
 
+from crftool.cli.progress import say
+
 # Options that name files, whose content counts; and those whose change a resumed training can bear.
 NOT_COMPARED = ("dev", "init", "only", "constrain", "max_iterations")
 
@@ -55,8 +57,8 @@ class Keeper:
             # without iterations there is no stochastic start
             "--max-iterations": settings.max_iterations > 0}
 
-    def checkpoints(self, theta, companion):
-        """The Checkpoints of a training that begins at theta; `companion`: see there."""
+    def checkpoints(self, theta, companion, tell):
+        """The Checkpoints of a training that begins at theta; `companion`: see there. `tell`: for news."""
         from crftool.corpus.dataset import digest
         from crftool.model import SparseWeights
         from crftool.trainers.checkpoint import Checkpoints
@@ -67,7 +69,9 @@ class Keeper:
         self._job["initial weights"] = digest(*arrays)
         if self._saved is not None:
             self._saved.check_job(self._job)
-        return Checkpoints(self.path, self.every, self._job, self._saved, companion)
+            tell(f"{self.resume}: going on after iteration {self._saved.count('number')}")
+        return Checkpoints(self.path, self.every, self._job, self._saved, companion,
+                           lambda error: say(f"warning: {error}; training goes on"))
 
     @staticmethod
     def best_state(theta, iteration):

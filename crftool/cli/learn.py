@@ -341,7 +341,7 @@ class Job:
             if settings.path:
                 result = self._follow_path(trainer, objective, encoder, theta, stop, requests, progress)
             else:
-                checkpoints = self.keeper.checkpoints(theta, self._best_state)
+                checkpoints = self.keeper.checkpoints(theta, self._best_state, self._say)
                 self._restore_best(encoder, theta)
                 result = trainer.train(Problem(objective, penalty, self.pool, settings.seed, checkpoints), theta, stop,
                                        report)

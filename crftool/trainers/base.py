@@ -124,7 +124,8 @@ def conclude(iteration, stop, report, problem, phase, state):
     ended, resumed, checkpoints.resumed = stop.check(iteration), checkpoints.resumed, False
     if not resumed:
         wish = report(iteration)
-        checkpoints.offer(phase, lambda: {**state(), "window": window, "evaluations": problem.evaluations},
+        checkpoints.offer(phase, lambda: {**state(), "number": iteration.number, "window": window,
+                                          "evaluations": problem.evaluations},
                           urgent=wish is not None or ended is not None and not ended[1])
     if ended is None and wish is not None:
         ended = wish, False

@@ -99,7 +99,7 @@ class Descent:
             self._sweep(self.all, update=False)
         while True:
             iteration = self._iteration(number, value)
-            result = conclude(iteration, self.stop, self.report, self.problem, PHASE, lambda: self._state(number, gain))
+            result = conclude(iteration, self.stop, self.report, self.problem, PHASE, lambda: self._state(gain))
             stuck = number % FULL_SWEEP == 1 and gain <= self.kernel.noise and iteration.gradient_norm >= self.last_norm
             self.last_norm = iteration.gradient_norm
             if result is None and stuck:
@@ -114,11 +114,11 @@ class Descent:
             if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
                 self._sweep(self.all, update=False)
 
-    def _state(self, number, gain):
+    def _state(self, gain):
         points = {name: array for i, point in enumerate(self.points) for name, array in sparse_state(f"{i}.", point).items()}
         return {**sparse_state("", self._weights()), **points, "points": len(self.points), "norms": self.norms,
                 "worst": self.worst, "all": self.all, "damping": np.asarray(self.kernel.damping),
-                "visited": np.asarray(self.kernel.visited), "number": number, "gain": gain, "noise": self.kernel.noise,
+                "visited": np.asarray(self.kernel.visited), "gain": gain, "noise": self.kernel.noise,
                 "leap": self.leap, "visits": self.visits, "last_norm": self.last_norm}
 
     def _restore(self, saved):
@@ -129,8 +129,10 @@ class Descent:
         for name, array in (("norms", self.norms), ("worst", self.worst), ("damping", np.asarray(self.kernel.damping)),
                             ("visited", np.asarray(self.kernel.visited))):
             saved.fill(name, array)
+        saved.require((self.norms >= 0.0).all() and (np.asarray(self.kernel.damping) > 0.0).all())
         self.all = saved.indices("all", np.int32, blocks)
-        self.kernel.noise, self.leap, self.last_norm = (saved.value(name, float) for name in ("noise", "leap", "last_norm"))
+        self.kernel.noise, self.last_norm = saved.value("noise", float), saved.value("last_norm", float)
+        self.leap = saved.positive("leap")
         self.visits = saved.count("visits")
         return saved.count("number"), saved.value("gain", float)
 

@@ -6,11 +6,12 @@ kept. The file is a container (model.container) and, like all files, not to be t
 """
 
 import json
+import math
 import time
 
 import numpy as np
 
-from crftool.errors import ModelError
+from crftool.errors import CrftoolError, ModelError
 from crftool.files import write_atomically
 from crftool.model import container
 from crftool.model.weights import SparseWeights
@@ -41,6 +42,10 @@ class Saved:
     def damaged(self):
         return ModelError(f"{self.path}: the checkpoint contradicts itself; start without --resume")
 
+    def require(self, truth):
+        if not truth:
+            raise self.damaged()
+
     def check_job(self, job):
         """Refuse to go on with another training. `job`: {what: JSON value}."""
         other = [name for name in job if self.job.get(name) != job[name]]
@@ -54,29 +59,32 @@ class Saved:
     def value(self, name, kind):
         """A JSON value of the type `kind`."""
         value = self._values.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise self.damaged()
+        self.require(isinstance(value, kind) and not isinstance(value, bool))
+        return value
+
+    def positive(self, name):
+        """A float above 0."""
+        value = self.value(name, float)
+        self.require(0.0 < value < math.inf)
         return value
 
     def numbers(self, name, most, least=0):
         """A list of `least` to `most` floats."""
         values = self.value(name, list)
-        if not least <= len(values) <= most or not all(isinstance(value, float) for value in values):
-            raise self.damaged()
+        self.require(least <= len(values) <= most and all(isinstance(value, float) for value in values))
         return values
 
     def slots(self, name, limit):
         """A list of different integers from 0 to limit - 1."""
         values = self.value(name, list)
-        if not all(type(value) is int and 0 <= value < limit for value in values) or len(set(values)) < len(values):
-            raise self.damaged()
+        self.require(all(type(value) is int and 0 <= value < limit for value in values)
+                     and len(set(values)) == len(values))
         return values
 
     def count(self, name, limit=1 << 62):
         """An integer from 0 to limit - 1."""
         value = self.value(name, int)
-        if not 0 <= value < limit:
-            raise self.damaged()
+        self.require(0 <= value < limit)
         return value
 
     def array(self, name, dtype, shape):
@@ -87,8 +95,7 @@ class Saved:
                 raise ValueError
         except (KeyError, ValueError, TypeError):
             raise self.damaged() from None
-        if any(n is not None and n != m for n, m in zip(shape, found.shape)):
-            raise self.damaged()
+        self.require(all(n is None or n == m for n, m in zip(shape, found.shape)))
         return found
 
     def fill(self, name, out):
@@ -98,8 +105,7 @@ class Saved:
     def indices(self, name, dtype, limit):
         """Rising numbers from 0 to limit - 1."""
         found = self.array(name, dtype, (None,)).copy()
-        if len(found) and (found[0] < 0 or found[-1] >= limit or (np.diff(found) <= 0).any()):
-            raise self.damaged()
+        self.require(len(found) == 0 or 0 <= found[0] and found[-1] < limit and (np.diff(found) > 0).all())
         return found
 
     def weights(self, name, space):
@@ -108,12 +114,10 @@ class Saved:
         kinds = []
         for rows, width, (bounds, columns, values) in ((space.O, space.Y, arrays[:3]),
                                                        (space.Ob, space.R * space.Y, arrays[3:])):
-            if len(bounds) != rows + 1 or bounds[0] != 0 or bounds[-1] != len(values) or len(columns) != len(values) \
-                    or (np.diff(bounds) < 0).any():
-                raise self.damaged()
+            self.require(len(bounds) == rows + 1 and bounds[0] == 0 and bounds[-1] == len(values) == len(columns)
+                         and (np.diff(bounds) >= 0).all())
             keys = np.repeat(np.arange(rows), np.diff(bounds)) * np.int64(width) + columns
-            if len(keys) and not (0 <= columns.min() and columns.max() < width and (np.diff(keys) > 0).all()):
-                raise self.damaged()
+            self.require(len(keys) == 0 or 0 <= columns.min() and columns.max() < width and (np.diff(keys) > 0).all())
             kinds.append((bounds, columns, values))
         return SparseWeights(space, *kinds)
 
@@ -126,10 +130,12 @@ def sparse_state(name, weights):
 class Checkpoints:
     """Where the state of a training goes from time to time, and where that of an earlier run comes from."""
 
-    def __init__(self, path=None, every=60.0, job=None, saved=None, companion=dict):
+    def __init__(self, path=None, every=60.0, job=None, saved=None, companion=dict, complain=None):
         """`path` None: none are written. `every`: seconds. `job`: what the state belongs to, see Saved.check_job.
-        `saved`: the state to go on from. `companion()`: a state to be kept with that of the trainer."""
+        `saved`: the state to go on from. `companion()`: a state to be kept with that of the trainer.
+        `complain(error)` hears of a file that cannot be written; without it the error ends the training."""
         self._path, self._every, self._job, self._saved, self._companion = path, every, job, saved, companion
+        self._complain = complain
         self._written = time.monotonic()
         self.resumed = False                         # the next iteration to be told of is one told of before
 
@@ -150,7 +156,12 @@ class Checkpoints:
             raise self._saved.damaged()
         if self._path is None or not (urgent or time.monotonic() - self._written >= self._every):
             return
-        write(self._path, self._job, phase, {**state(), **self._companion()})
+        try:
+            write(self._path, self._job, phase, {**state(), **self._companion()})
+        except CrftoolError as error:
+            if self._complain is None:
+                raise
+            self._complain(error)
         self._written = time.monotonic()
 
 

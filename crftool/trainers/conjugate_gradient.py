@@ -42,11 +42,11 @@ def _train(beta, problem, theta, stop, report):
         for name, vector in (("theta", theta), ("old_grad", old_grad), ("direction", direction)):
             saved.fill(name, vector)
         number, age = saved.count("number"), saved.count("age", RESTART)
-        old_squares, rise = saved.value("old_squares", float), saved.value("rise", float)
+        old_squares, rise = saved.positive("old_squares"), saved.value("rise", float)
         now = evaluate_again(problem, theta, grad)
 
     def state():
-        return {"theta": theta, "old_grad": old_grad, "direction": direction, "number": number, "age": age,
+        return {"theta": theta, "old_grad": old_grad, "direction": direction, "age": age,
                 "old_squares": old_squares, "rise": rise}
 
     while True:

@@ -136,7 +136,7 @@ def descend(problem, theta, stop, report, w, scale=None, number=0):
 
     def state():
         first = {} if scale is None else {"scale": scale}
-        return {"theta": theta, "number": number, "norms": [norm, violation], **first, **past.state()}
+        return {"theta": theta, "norms": [norm, violation], **first, **past.state()}
 
     while True:
         iteration = Iteration(number, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)

@@ -37,8 +37,9 @@ class History:
         return {**long, "products": [sy for _, _, sy in self._pairs], "gamma": self._gamma}
 
     def restore(self, saved):
-        self._gamma = saved.value("gamma", float)
+        self._gamma = saved.positive("gamma")
         for i, sy in enumerate(saved.numbers("products", MEMORY)):
+            saved.require(sy > 0.0)
             s, y = (saved.array(f"{name}{i}", np.float32, (self._F,)).copy() for name in "sy")
             self._pairs.append((s, y, sy))
 
@@ -86,7 +87,7 @@ def train(problem, theta, stop, report):
         norm, violation = vectors.pseudo_gradient(theta, grad, rho1, pseudo)
         iteration = Iteration(number, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)
         result = conclude(iteration, stop, report, problem, PHASE,
-                          lambda: {"theta": theta, "number": number, **history.state()})
+                          lambda: {"theta": theta, **history.state()})
         if result is not None:
             return result
         search = (problem, theta, direction, pseudo, new_theta, new_grad)

@@ -55,9 +55,9 @@ class Descent:
         saved.fill("theta", self.theta)
         if self._paid is not None:
             saved.fill("paid", self._paid)
-        self.eta, self._due = saved.value("eta", float), saved.value("due", float)
+        self.eta, self._due = saved.positive("eta"), saved.value("due", float)
         self._visits, self.active = saved.count("visits"), saved.count("active")
-        self.values = saved.numbers("values", 1 << 62, 1)
+        self.values = saved.numbers("values", saved.count("number"), max(1, saved.count("number")))
         try:
             self._random.bit_generator.state = saved.value("random", dict)
         except (KeyError, TypeError, ValueError, OverflowError):

@@ -53,9 +53,9 @@ class Model:
         self._curvature = saved.array("curvature", float, (E,)).copy()
         self._s, self._y = (saved.array(name, float, (m, E)).copy() for name in ("s", "y"))
         self._shs, self._sy = (saved.array(name, float, (m, m)).copy() for name in ("shs", "sy"))
-        self._sigma, self.caution = saved.value("sigma", float), saved.value("caution", float)
-        if m > MEMORY:
-            raise saved.damaged()
+        self._sigma, self.caution = saved.positive("sigma"), saved.positive("caution")
+        saved.require(m <= MEMORY and (self._curvature > 0.0).all() and all(
+            np.isfinite(array).all() for array in (self._curvature, self._s, self._y, self._shs, self._sy)))
 
     def admit(self, where, curvature):
         """Take in new candidates; they did not move in the past, and what they saw of it is not known."""
@@ -134,7 +134,7 @@ def _descend(problem, theta, stop, report, number):
 
     def state():
         diagonal = {} if curvature is None else {"diagonal": curvature}
-        return {"theta": theta, "number": number, **diagonal, **model.state()}
+        return {"theta": theta, **diagonal, **model.state()}
 
     while True:
         where, norm, violation = _candidates(problem, theta, grad)
