@@ -55,7 +55,7 @@ class Keeper:
             "weights of --only": digest(None if allowed is None else allowed),
             "dev data": None if dev is None else digest(dev.digest().encode(), b"\n".join(dev_labels)),
             # without iterations there is no stochastic start
-            "--max-iterations": settings.max_iterations > 0}
+            "--max-iterations": settings.max_iterations > 0, "initial weights": settings.init is not None}
 
     def checkpoints(self, theta, companion, tell):
         """The Checkpoints of a training that begins at theta; `companion`: see there. `tell`: for news."""
@@ -65,8 +65,9 @@ class Keeper:
 
         if self.path is None:
             return Checkpoints()
-        arrays = (*theta.unigrams, *theta.bigrams) if isinstance(theta, SparseWeights) else (theta,)
-        self._job["initial weights"] = digest(*arrays)
+        if self._job["initial weights"]:
+            arrays = (*theta.unigrams, *theta.bigrams) if isinstance(theta, SparseWeights) else (theta,)
+            self._job["initial weights"] = digest(*arrays)
         if self._saved is not None:
             self._saved.check_job(self._job)
             tell(f"{self.resume}: going on after iteration {self._saved.count('number')}")

@@ -50,7 +50,7 @@ class Saved:
         """Refuse to go on with another training. `job`: {what: JSON value}."""
         other = [name for name in job if self.job.get(name) != job[name]]
         if other or set(self.job) != set(job):
-            raise ModelError(f"{self.path}: left by a training with other {' and '.join(other) or 'settings'}; "
+            raise ModelError(f"{self.path}: left by a training with other {', '.join(other) or 'settings'}; "
                              "repeat that command, or start without --resume")
 
     def __contains__(self, name):

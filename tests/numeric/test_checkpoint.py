@@ -187,7 +187,7 @@ def test_any_damage_is_seen(tmp_path):
 def test_a_state_of_another_job(tmp_path):
     path = tmp_path / "state"
     Run("l-bfgs", 0.0, 0.3, str(path), last=2)
-    with pytest.raises(ModelError, match="other training data and seed; repeat"):
+    with pytest.raises(ModelError, match="other training data, seed; repeat"):
         Saved(str(path)).check_job({"training data": "those", "seed": 2})
     with pytest.raises(ModelError, match="other settings"):
         Saved(str(path)).check_job({})
