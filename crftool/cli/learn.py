@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
+from crftool.cli.keeper import Keeper
 from crftool.cli.options import (FiniteRange, chosen_inference, constrain_option, inference_options, make_pool, parse_size,
                                  read_config, threads_option)
 from crftool.cli.progress import Progress, graceful_interrupts, reading_bar, say
@@ -54,6 +55,7 @@ Examples:
   crftool learn -a bcd --rho1 0.2 my.template train.txt my.model   millions of label pairs, few kept
   crftool learn --dev dev.txt my.template train.txt my.model   keep the best on dev.txt
   crftool learn --path 20 --rho1 0.5 --dev dev.txt my.template train.txt my.model > path.tsv
+  crftool learn --checkpoint my.state my.template train.txt my.model   after a crash, --resume my.state
   zcat part*.gz | crftool learn my.template - my.model
 """
 
@@ -128,13 +130,20 @@ class PathCommand(click.Command):
                                                    "4G.  [default: what is free]")
 @click.option("--dry-run", is_flag=True, help="Only read TRAIN and say what training would take: observations, weights "
                                               "and memory of every template. MODEL is not touched.")
+@click.option("--checkpoint", metavar="FILE", help="Keep the state of training in FILE, so that --resume can go on after a "
+                                                   "crash or Ctrl-C.")
+@click.option("--checkpoint-every", type=FiniteRange(min=0.0), metavar="N", default=60.0, show_default=True,
+              help="Seconds between two states; 0 keeps every iteration.")
+@click.option("--resume", metavar="FILE", help="Go on from the state in FILE, to the very model that the same command would "
+                                               "have made without a break; new states go there, unless --checkpoint "
+                                               "names another file.")
 @click.option("--config", metavar="FILE", is_eager=True, expose_value=False, callback=read_config,
               help="YAML file with options, such as `rho2: 0.5`; the command line has the last word.")
 @click.option("--log-json", metavar="FILE", help="Write one JSON object an iteration to FILE.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also say which machine level and settings are used.")
 def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_domain, threads, max_memory, dry_run,
-            log_json, quiet, verbose, **others):
+            checkpoint, checkpoint_every, resume, log_json, quiet, verbose, **others):
     """Train a labeller.
 
     TEMPLATE names the features (a file, or chunking, ner, pos, letter-to-sound for the ready ones). TRAIN
@@ -156,8 +165,10 @@ def command(template, train, model, algorithm, rho1, rho2, cost, inference, log_
     if settings.path and not settings.rho1:
         raise click.UsageError("--path ends at --rho1; give one above 0.")
     _check_blocks(settings)
+    keeper = Keeper(checkpoint or resume, checkpoint_every, resume)
+    keeper.check_options(model, settings)
     limit = None if max_memory is None else parse_size(max_memory)
-    Job(template, train, model, settings, make_pool(threads), limit, dry_run, log_json, quiet, verbose).run()
+    Job(template, train, model, settings, make_pool(threads), limit, dry_run, keeper, log_json, quiet, verbose).run()
 
 
 def _penalty(algorithm, rho1, rho2, cost):
@@ -213,10 +224,10 @@ def find_template(name):
 class Job:
     """One training, from files to file."""
 
-    def __init__(self, template, train, model, settings, pool, memory_limit, dry_run, log_json, quiet, verbose):
+    def __init__(self, template, train, model, settings, pool, memory_limit, dry_run, keeper, log_json, quiet, verbose):
         self.template, self.train, self.model, self.settings = template, train, model, settings
         self.pool, self.memory_limit, self.dry_run, self.log_json = pool, memory_limit, dry_run, log_json
-        self.quiet, self.verbose = quiet, verbose
+        self.keeper, self.quiet, self.verbose = keeper, quiet, verbose
         self._best, self._best_theta, self._best_iteration = None, None, None
 
     def _say(self, text):
@@ -239,6 +250,7 @@ class Job:
         check_writable(self.model)
         if self.log_json:
             check_writable(self.log_json)
+        self.keeper.open()
         path = find_template(self.template)
         template = Template(read_bytes(path), path)
         for warning in template.warnings:
@@ -281,6 +293,7 @@ class Job:
             from crftool.kernels.vector import cpu_level
             self._say(f"{name}, rho1={settings.rho1:g}, rho2={settings.rho2:g}, {self.pool.threads} threads, "
                       f"{cpu_level()} instructions")
+        self.keeper.describe(name, settings, template, rules, dataset, encoder.space, allowed, self.dev, self.dev_labels)
         result, interrupted = self._train(trainer, objective, penalty, encoder, initial)
         trained = Model.from_training(encoder, self._best_theta, self._record(name, result), rules)
         trained.save(self.model)
@@ -315,7 +328,7 @@ class Job:
             self._say(f"{settings.init}: {carried} observations carried over")
         stop = Stop(settings.tolerance, count_scale(dataset, encoder.space), settings.max_iterations)
         with ExitStack() as stack:
-            log = stack.enter_context(open(self.log_json, "w")) if self.log_json else None
+            log = stack.enter_context(open(self.log_json, "a" if self.keeper.resumes else "w")) if self.log_json else None
             progress = Progress(stop.tolerance * stop.scale, dataset.N, self.quiet, log)
             stack.callback(progress.close)
             requests = stack.enter_context(graceful_interrupts())
@@ -328,7 +341,10 @@ class Job:
             if settings.path:
                 result = self._follow_path(trainer, objective, encoder, theta, stop, requests, progress)
             else:
-                result = trainer.train(Problem(objective, penalty, self.pool, settings.seed), theta, stop, report)
+                checkpoints = self.keeper.checkpoints(theta, self._best_state, self._say)
+                self._restore_best(encoder, theta)
+                result = trainer.train(Problem(objective, penalty, self.pool, settings.seed, checkpoints), theta, stop,
+                                       report)
         if self._best_theta is None:
             self._best_theta, self._best_iteration = theta, result.iteration
         self._end(result, bool(requests))
@@ -388,10 +404,7 @@ class Job:
             self._say(f"best on {self.settings.dev}: {where}, "
                       f"token error {self._best.token_error:.2f}%, F1 {self._best.f1:.2f}")
 
-    def _score_dev(self, encoder, theta, iteration):
-        """Scores on the dev file; keeps the weights that do best: by F1, then by token error."""
-        if self.dev is None:
-            return None
+    def _dev_scores(self, encoder, theta):
         from crftool.decode import Lattices, decode
         from crftool.evaluate import score
         from crftool.model import SparseWeights, TrainedWeights
@@ -399,7 +412,15 @@ class Job:
         weights = theta if isinstance(theta, SparseWeights) else TrainedWeights(encoder.space, theta)
         lattices = Lattices(self.dev, weights, self.pool, self.settings.inference,
                             self.constraint)
-        scores = score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
+        return score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
+
+    def _score_dev(self, encoder, theta, iteration):
+        """Scores on the dev file; keeps the weights that do best: by F1, then by token error."""
+        if self.dev is None:
+            return None
+        from crftool.model import SparseWeights
+
+        scores = self._dev_scores(encoder, theta)
         if self.settings.keep == "last":
             return scores
         if self._best is None or (scores.f1, scores.correct_tokens) > (self._best.f1, self._best.correct_tokens):
@@ -409,6 +430,18 @@ class Job:
             else:
                 self._best_theta[:] = theta
         return scores
+
+    def _best_state(self):
+        """For a checkpoint."""
+        if self._best_theta is None:
+            return {}
+        return self.keeper.best_state(self._best_theta, self._best_iteration)
+
+    def _restore_best(self, encoder, theta):
+        """What an earlier run has found best; its scores are computed again."""
+        self._best_theta, self._best_iteration = self.keeper.saved_best(encoder.space, theta)
+        if self._best_theta is not None:
+            self._best = self._dev_scores(encoder, self._best_theta)
 
     def _record(self, name, result):
         """Everything about the training that belongs into the model; nothing that changes between equal runs."""

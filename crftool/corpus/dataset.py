@@ -3,6 +3,7 @@
 The same encoder serves `learn` and `tag`: a feature cannot mean two things.
 """
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,8 +68,24 @@ class Dataset:
 
     @property
     def nbytes(self):
-        return sum(array.nbytes for array in (self.offsets, self.unigrams, self.transition, self.bigrams,
-                                              self.labels) if array is not None)
+        return sum(array.nbytes for array in self._arrays() if array is not None)
+
+    def digest(self):
+        """A hash of all that a training can see of it."""
+        return digest(*self._arrays())
+
+    def _arrays(self):
+        return self.offsets, self.unigrams, self.transition, self.bigrams, self.labels
+
+
+def digest(*arrays):
+    """A hash of arrays or bytes; None stands for one that is missing."""
+    result = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        result.update(f"{None if array is None else np.shape(array) or len(array)};".encode())
+        if array is not None:
+            result.update(array if isinstance(array, bytes) else np.ascontiguousarray(array))
+    return result.hexdigest()
 
 
 def _transitions(bigrams, offsets, begin_label):

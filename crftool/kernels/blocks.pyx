@@ -81,9 +81,9 @@ cdef class BlockDescent:
     cdef public bint no_revisit
     cdef int threads
     cdef public double noise     # rounding errors of the objective: differences below say nothing
-    cdef double[::1] damping     # [blocks]
-    cdef double[::1] wide_damping    # [blocks]  of steps by the diagonal
-    cdef uint8_t[::1] visited    # [blocks]
+    cdef readonly double[::1] damping        # [blocks]
+    cdef readonly double[::1] wide_damping   # [blocks]  of steps by the diagonal
+    cdef readonly uint8_t[::1] visited       # [blocks]
     cdef Part part[PARTS]
     # Of the block that is being visited
     cdef double* theta           # [W]  its weights

@@ -16,11 +16,23 @@ import stat
 import struct
 import sys
 import zlib
+from dataclasses import dataclass
 
 from crftool.errors import ModelError
 
-MAGIC = b"crftool\x1a"
-VERSION = 1
+
+@dataclass(frozen=True)
+class Kind:
+    """A sort of file, and what to say of one that cannot be used."""
+
+    magic: bytes                     # [8]
+    version: int
+    name: str
+    source: str                      # where to get a good one
+    remedy: str                      # if there is none
+
+
+MODEL = Kind(b"crftool\x1a", 1, "model", "give the file that `crftool learn` wrote", "train anew")
 HEADER = struct.Struct("<8sIIQII")
 ENTRY = struct.Struct("<16sQQII")
 ALIGNMENT = 64
@@ -30,7 +42,7 @@ def _aligned(n):
     return -(-n // ALIGNMENT) * ALIGNMENT
 
 
-def pack(sections):
+def pack(sections, kind=MODEL):
     """The file's pieces, in order, for sections {name: memoryview of bytes}."""
     offset = _aligned(HEADER.size + ENTRY.size * len(sections))
     table, places = b"", []
@@ -39,8 +51,8 @@ def pack(sections):
         places.append((offset, data))
         offset = _aligned(offset + len(data))
     size = places[-1][0] + len(places[-1][1]) if places else HEADER.size
-    blank = HEADER.pack(MAGIC, VERSION, len(sections), size, 0, 0)
-    header = HEADER.pack(MAGIC, VERSION, len(sections), size, zlib.crc32(blank + table), 0)
+    blank = HEADER.pack(kind.magic, kind.version, len(sections), size, 0, 0)
+    header = HEADER.pack(kind.magic, kind.version, len(sections), size, zlib.crc32(blank + table), 0)
     position = 0
     for start, data in [(0, header + table), *places]:
         yield bytes(start - position)
@@ -48,16 +60,16 @@ def pack(sections):
         position = start + len(data)
 
 
-def unpack(buffer, name):
+def unpack(buffer, name, kind=MODEL):
     """{section name: memoryview} of a file's bytes; ModelError unless all of it is in order."""
     view = memoryview(buffer)
-    if len(view) < HEADER.size or view[:8] != MAGIC:
-        raise ModelError(f"{name}: not a model of crftool; give the file that `crftool learn` wrote")
+    if len(view) < HEADER.size or view[:8] != kind.magic:
+        raise ModelError(f"{name}: not a {kind.name} of crftool; {kind.source}")
     magic, version, count, size, crc, zero = HEADER.unpack_from(view)
-    if version != VERSION:
-        raise ModelError(f"{name}: model format {version}, but this crftool reads format {VERSION}; "
-                         "use the version that wrote it, or train anew")
-    damaged = ModelError(f"{name}: the model file is damaged or cut short; copy it again, or train anew")
+    if version != kind.version:
+        raise ModelError(f"{name}: {kind.name} format {version}, but this crftool reads format {kind.version}; "
+                         f"use the version that wrote it, or {kind.remedy}")
+    damaged = ModelError(f"{name}: the {kind.name} file is damaged or cut short; copy it again, or {kind.remedy}")
     end = HEADER.size + ENTRY.size * count
     if size != len(view) or end > size or zero:
         raise damaged

@@ -3,7 +3,6 @@
 The file is JSON and, like all files, not to be trusted: everything in it is checked before it is used.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -11,6 +10,7 @@ import time
 
 import numpy as np
 
+from crftool.corpus.dataset import digest
 from crftool.errors import DataError
 from crftool.files import write_atomically
 from crftool.selection.lab import Outcome
@@ -22,14 +22,8 @@ WRITE_EVERY = 1.0                    # seconds
 
 def fingerprint(template, dataset, dev, options):
     """Of everything that decides a score apart from its setting."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(template.text)
-    for data in (dataset, dev):
-        for array in () if data is None else (data.offsets, data.unigrams, data.transition, data.bigrams, data.labels):
-            digest.update(str(array.shape).encode())
-            digest.update(np.ascontiguousarray(array))
-    digest.update(json.dumps(options, sort_keys=True).encode())
-    return digest.hexdigest()
+    return digest(template.text, *(b"" if data is None else data.digest().encode() for data in (dataset, dev)),
+                  json.dumps(options, sort_keys=True).encode())
 
 
 class State:

@@ -16,6 +16,7 @@ import numpy as np
 
 from crftool.errors import NumericError
 from crftool.kernels.pool import Vectors
+from crftool.trainers.checkpoint import Checkpoints
 
 
 class Problem:
@@ -24,9 +25,10 @@ class Problem:
     f(theta) = loss(theta) + rho1 |theta|_1 + rho2 / 2 |theta|^2
     """
 
-    def __init__(self, objective, penalty, pool, seed=1):
+    def __init__(self, objective, penalty, pool, seed=1, checkpoints=None):
         """`seed`: of the random choices of a trainer that makes some."""
         self.objective, self.penalty, self.seed = objective, penalty, seed
+        self.checkpoints = checkpoints or Checkpoints()
         self.vectors = Vectors(pool, objective.F)
         self.F = objective.F
         self.evaluations = 0
@@ -86,6 +88,15 @@ class Stop:
         self.tolerance, self.scale, self.max_iterations = tolerance, scale, max_iterations
         self._values = deque(maxlen=self.WINDOW + 1)
 
+    @property
+    def window(self):
+        """The last values of the objective."""
+        return list(self._values)
+
+    @window.setter
+    def window(self, values):
+        self._values = deque(values, maxlen=self.WINDOW + 1)
+
     def check(self, iteration):
         """(reason, converged), or None to go on."""
         if not iteration.estimated:
@@ -103,12 +114,38 @@ class Stop:
         return None
 
 
-def conclude(iteration, stop, report):
-    """Report an iteration; the Result if training ends here, else None."""
-    ended, wish = stop.check(iteration), report(iteration)
+def conclude(iteration, stop, report, problem, phase, state):
+    """Report an iteration; the Result if training ends here, else None.
+
+    `state()` is what this phase of the trainer needs to go on from here (see trainers.checkpoint); `resume`
+    begins with it, and then comes here again with the same iteration.
+    """
+    wish, window, checkpoints = None, stop.window, problem.checkpoints
+    ended, resumed, checkpoints.resumed = stop.check(iteration), checkpoints.resumed, False
+    if not resumed:
+        wish = report(iteration)
+        checkpoints.offer(phase, lambda: {**state(), "number": iteration.number, "window": window,
+                                          "evaluations": problem.evaluations},
+                          urgent=wish is not None or ended is not None and not ended[1])
     if ended is None and wish is not None:
         ended = wish, False
     return None if ended is None else Result(iteration, *ended)
+
+
+def resume(phase, problem, stop):
+    """The Saved state of a run that was in this phase, if there is one to go on from."""
+    saved = problem.checkpoints.resume(phase)
+    if saved is not None:
+        stop.window = saved.numbers("window", stop.WINDOW + 1)
+        problem.evaluations = saved.count("evaluations")
+    return saved
+
+
+def evaluate_again(problem, theta, grad):
+    """f at the point of a resumed run, whose evaluation has been counted."""
+    evaluation = start_evaluation(problem, theta, grad)
+    problem.evaluations -= 1
+    return evaluation
 
 
 def count_scale(dataset, space):

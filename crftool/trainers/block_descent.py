@@ -19,12 +19,14 @@ from crftool.errors import NumericError
 from crftool.kernels.blocks import BlockDescent
 from crftool.model.weights import SparseWeights
 from crftool.objectives.blockloss import BlockLoss
-from crftool.trainers.base import Iteration, Result
+from crftool.trainers.base import Iteration, Result, conclude, resume
+from crftool.trainers.checkpoint import sparse_state
 
 FULL_SWEEP = 5
 # A block is left alone if all blocks together could be as bad and yet be this share of the limit.
 NEGLIGIBLE = 0.3
 ROUNDING = 1e-15                     # relative error of the objective
+PHASE = "blocks"                     # of a checkpoint
 LONGEST_LEAP, SHORTEST_LEAP = 64.0, 0.05     # in steps of the last two sweeps
 
 
@@ -62,7 +64,7 @@ def _keys(bounds, columns):
 
 class Descent:
     def __init__(self, problem, theta, stop, report, by_coordinate):
-        self.theta, self.stop, self.report, self.penalty = theta, stop, report, problem.penalty
+        self.problem, self.theta, self.stop, self.report, self.penalty = problem, theta, stop, report, problem.penalty
         objective = problem.objective
         self.loss = loss = objective if isinstance(objective, BlockLoss) else BlockLoss.of(objective)
         start = theta if isinstance(theta, SparseWeights) else SparseWeights.from_dense(loss.space, theta)
@@ -88,30 +90,55 @@ class Descent:
         return np.flatnonzero((reach > self.penalty.rho1) | self.kernel.active_blocks()).astype(np.int32)
 
     def run(self):
+        number, gain, saved = 0, 0.0, resume(PHASE, self.problem, self.stop)
+        if saved is not None:
+            number, gain = self._restore(saved)
         value = self._rebuild()
         if math.isnan(value):
             raise NumericError("the scores of the initial weights are out of range; start from zero weights")
-        self._sweep(self.all, update=False)
-        for number in range(1 << 62):
-            if number > 0:
-                full = number % FULL_SWEEP == 1
-                self.kernel.noise = ROUNDING * abs(value)
-                gain = self._sweep(self.all if full else self._live(), update=True)
-                value = self._leap(value - gain)
-                if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
-                    self._sweep(self.all, update=False)
+        if saved is None:
+            self._sweep(self.all, update=False)
+        while True:
             iteration = self._iteration(number, value)
-            ended = self.stop.check(iteration)
-            wish = self.report(iteration)
-            if ended is None and wish is not None:
-                ended = wish, False
-            stuck = number > 0 and gain <= self.kernel.noise and iteration.gradient_norm >= self.last_norm
+            result = conclude(iteration, self.stop, self.report, self.problem, PHASE, lambda: self._state(gain))
+            stuck = number % FULL_SWEEP == 1 and gain <= self.kernel.noise and iteration.gradient_norm >= self.last_norm
             self.last_norm = iteration.gradient_norm
-            if ended is None and stuck and full:
-                ended = ("no step lowers the objective any more: rounding errors prevail",
-                         iteration.gradient_norm <= 10 * self.limit)
-            if ended is not None:
-                return self._result(iteration, *ended)
+            if result is None and stuck:
+                result = Result(iteration, "no step lowers the objective any more: rounding errors prevail",
+                                iteration.gradient_norm <= 10 * self.limit)
+            if result is not None:
+                return self._result(result)
+            number += 1
+            self.kernel.noise = ROUNDING * abs(value)
+            gain = self._sweep(self.all if number % FULL_SWEEP == 1 else self._live(), update=True)
+            value = self._leap(value - gain)
+            if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
+                self._sweep(self.all, update=False)
+
+    def _state(self, gain):
+        points = {name: array for i, point in enumerate(self.points) for name, array in sparse_state(f"{i}.", point).items()}
+        return {**sparse_state("", self._weights()), **points, "points": len(self.points), "norms": self.norms,
+                "worst": self.worst, "all": self.all, "damping": np.asarray(self.kernel.damping),
+                "wide_damping": np.asarray(self.kernel.wide_damping),
+                "visited": np.asarray(self.kernel.visited), "gain": gain, "noise": self.kernel.noise,
+                "leap": self.leap, "visits": self.visits, "last_norm": self.last_norm}
+
+    def _restore(self, saved):
+        """(number of the iteration, decrease of the objective in its sweep)"""
+        space, blocks = self.loss.space, self.loss.occurrences.blocks
+        self._load(saved.weights("", space))
+        self.points = [saved.weights(f"{i}.", space) for i in range(saved.count("points", 3))]
+        for name, array in (("norms", self.norms), ("worst", self.worst), ("damping", np.asarray(self.kernel.damping)),
+                            ("wide_damping", np.asarray(self.kernel.wide_damping)),
+                            ("visited", np.asarray(self.kernel.visited))):
+            saved.fill(name, array)
+        saved.require((self.norms >= 0.0).all() and (np.asarray(self.kernel.damping) > 0.0).all()
+                      and (np.asarray(self.kernel.wide_damping) > 0.0).all())
+        self.all = saved.indices("all", np.int32, blocks)
+        self.kernel.noise, self.last_norm = saved.value("noise", float), saved.value("last_norm", float)
+        self.leap = saved.positive("leap")
+        self.visits = saved.count("visits")
+        return saved.count("number"), saved.value("gain", float)
 
     def _leap(self, value):
         """Go on from the weights of the last sweep along the line from where the one before it began, if the
@@ -189,13 +216,13 @@ class Descent:
         return Iteration(number, value, mu + lam, self.loss.token_errors, math.sqrt(self.norms.sum()),
                          float(self.worst.max(initial=0.0)), self.visits, active_unigrams=mu, active_bigrams=lam)
 
-    def _result(self, iteration, reason, converged):
+    def _result(self, result):
         if not self.kernel.no_revisit:
-            return Result(iteration, reason, converged)
+            return result
         self.kernel.no_revisit = False
         self._sweep(self.all, update=False)
         norm, wrong = math.sqrt(self.norms.sum()), int(np.count_nonzero(self.worst > self.stop.tolerance * self.penalty.rho1))
         right = norm <= self.limit
-        reason += "; no-revisit was right" if right else \
-            f"; no-revisit left {wrong} observations with weights that should not be zero (gradient norm {norm:.3g})"
-        return Result(iteration, reason, converged and right)
+        reason = result.reason + ("; no-revisit was right" if right else
+                                  f"; no-revisit left {wrong} observations with weights that should not be zero (gradient norm {norm:.3g})")
+        return Result(result.iteration, reason, result.converged and right)

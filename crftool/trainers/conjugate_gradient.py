@@ -12,13 +12,14 @@ from functools import partial
 
 import numpy as np
 
-from crftool.trainers.base import Iteration, Result, conclude, start_evaluation
+from crftool.trainers.base import Iteration, Result, conclude, evaluate_again, resume, start_evaluation
 
 ARMIJO = 1e-4                        # least share of the predicted decrease
 WOLFE = 0.1                          # largest share of the slope that may remain: conjugacy needs an exact search
 MAX_TRIALS = 30
 RESTART = 100
 BYTES_PER_WEIGHT = 4 * 8             # theta, two gradients, the direction
+PHASE = "cg"                         # of a checkpoint
 
 
 def _polak_ribiere(gg, gh, hh):
@@ -32,12 +33,26 @@ def _fletcher_reeves(gg, gh, hh):
 def _train(beta, problem, theta, stop, report):
     """Minimise; see crftool.trainers.base for the contract."""
     vectors = problem.vectors
-    grad, old_grad, direction = np.empty(problem.F), np.empty(problem.F), np.zeros(problem.F)
-    now, number, age, old_squares, rise = start_evaluation(problem, theta, grad), 0, 0, 1.0, 1.0
+    grad, old_grad, direction = np.empty(problem.F), np.zeros(problem.F), np.zeros(problem.F)
+    number, age, old_squares, rise = 0, 0, 1.0, 1.0
+    saved = resume(PHASE, problem, stop)
+    if saved is None:
+        now = start_evaluation(problem, theta, grad)
+    else:
+        for name, vector in (("theta", theta), ("old_grad", old_grad), ("direction", direction)):
+            saved.fill(name, vector)
+        number, age = saved.count("number"), saved.count("age", RESTART)
+        old_squares, rise = saved.positive("old_squares"), saved.value("rise", float)
+        now = evaluate_again(problem, theta, grad)
+
+    def state():
+        return {"theta": theta, "old_grad": old_grad, "direction": direction, "age": age,
+                "old_squares": old_squares, "rise": rise}
+
     while True:
         norm, violation = vectors.pseudo_gradient(theta, grad, 0.0, grad)
         iteration = Iteration(number, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)
-        result = conclude(iteration, stop, report)
+        result = conclude(iteration, stop, report, problem, PHASE, state)
         if result is not None:
             return result
         squares = norm * norm

@@ -16,6 +16,8 @@ BYTES_PER_WEIGHT = lbfgs.BYTES_PER_WEIGHT
 
 def train(problem, theta, stop, report):
     """Minimise; see crftool.trainers.base for the contract."""
+    if problem.checkpoints.at(lbfgs.PHASE):
+        return lbfgs.descend(problem, theta, stop, report, np.empty(problem.F, np.float32))
     number, result = start(problem, theta, stop, report, MOST_EPOCHS, LEAST_GAIN)
     if result is not None:
         return result

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from crftool.kernels import history
-from crftool.trainers.base import Iteration, Result, conclude, start_evaluation
+from crftool.trainers.base import Iteration, Result, conclude, evaluate_again, resume, start_evaluation
 
 MEMORY = 4                           # pairs that are kept; more of them while that costs little:
 MOST_MEMORY, CHEAP = 20, 16 << 20    # pairs, bytes
@@ -20,6 +20,7 @@ WOLFE = 0.9                          # largest share of the slope that may remai
 MAX_TRIALS = 30                      # evaluations in one line search
 # theta and its gradient in double precision; the pairs and the preconditioner in single
 BYTES_PER_WEIGHT = 2 * 8 + (2 * MEMORY + 1) * 4
+PHASE = "l-bfgs"                     # of a checkpoint
 
 
 class History:
@@ -36,6 +37,14 @@ class History:
 
     def __len__(self):
         return len(self._ages)
+
+    def state(self):
+        return {"w": self._w, "pairs": self._pairs, "gram": self._gram, "ages": self._ages, "newest": self._newest}
+
+    def restore(self, saved):
+        for name, array in (("w", self._w), ("pairs", self._pairs), ("gram", self._gram)):
+            saved.fill(name, array)
+        self._ages, self._newest = saved.slots("ages", self._m), saved.count("newest", self._m)
 
     def clear(self):
         self._ages = []
@@ -114,11 +123,24 @@ def descend(problem, theta, stop, report, w, scale=None, number=0):
     """L-BFGS with the preconditioner w^2. `scale`: of the first step, a multiple of the (preconditioned)
     gradient; by default such that it has length 1. `number`: of the first iteration."""
     grad, past = np.empty(problem.F), History(problem.vectors, w)
-    now = start_evaluation(problem, theta, grad)
-    norm, violation = past.remember(grad)
+    saved = resume(PHASE, problem, stop)
+    if saved is None:
+        now = start_evaluation(problem, theta, grad)
+        norm, violation = past.remember(grad)
+    else:
+        saved.fill("theta", theta)
+        past.restore(saved)
+        (norm, violation), number = saved.numbers("norms", 2, 2), saved.count("number")
+        scale = saved.value("scale", float) if "scale" in saved else None
+        now = evaluate_again(problem, theta, grad)
+
+    def state():
+        first = {} if scale is None else {"scale": scale}
+        return {"theta": theta, "norms": [norm, violation], **first, **past.state()}
+
     while True:
         iteration = Iteration(number, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)
-        result = conclude(iteration, stop, report)
+        result = conclude(iteration, stop, report, problem, PHASE, state)
         if result is not None:
             return result
         first = scale or 1.0 / norm

@@ -8,13 +8,14 @@ the smooth part and are kept in single precision: they only shape the direction,
 import numpy as np
 
 from crftool.trainers import lbfgs
-from crftool.trainers.base import Iteration, Result, conclude, start_evaluation
+from crftool.trainers.base import Iteration, Result, conclude, evaluate_again, resume, start_evaluation
 
 MEMORY = 5
 ARMIJO = 1e-4                        # least share of the predicted decrease
 MAX_TRIALS = 30                      # evaluations in one line search
 # theta, two gradients, the trial point, direction and pseudo-gradient in double precision; the pairs in single
 BYTES_PER_WEIGHT = 6 * 8 + 2 * MEMORY * 4
+PHASE = "owl-qn"                     # of a checkpoint
 
 
 class History:
@@ -23,12 +24,24 @@ class History:
     def __init__(self, vectors, F):
         self._vectors, self._F = vectors, F
         self._pairs = []                             # [(s, y, s.y)], oldest first
+        self._gamma = 1.0                            # s.y / y.y of the last one
 
     def clear(self):
         self._pairs = []
 
     def __len__(self):
         return len(self._pairs)
+
+    def state(self):
+        long = {name: vector for i, pair in enumerate(self._pairs) for name, vector in zip((f"s{i}", f"y{i}"), pair)}
+        return {**long, "products": [sy for _, _, sy in self._pairs], "gamma": self._gamma}
+
+    def restore(self, saved):
+        self._gamma = saved.positive("gamma")
+        for i, sy in enumerate(saved.numbers("products", MEMORY)):
+            saved.require(sy > 0.0)
+            s, y = (saved.array(f"{name}{i}", np.float32, (self._F,)).copy() for name in "sy")
+            self._pairs.append((s, y, sy))
 
     def add(self, new_theta, theta, new_grad, grad):
         """Remember the step, unless rounding has spoilt its curvature."""
@@ -63,11 +76,18 @@ def train(problem, theta, stop, report):
         return lbfgs.train(problem, theta, stop, report)
     grad, new_theta, new_grad, direction, pseudo = (np.empty(problem.F) for _ in range(5))
     history, number = History(vectors, problem.F), 0
-    now = start_evaluation(problem, theta, grad)
+    saved = resume(PHASE, problem, stop)
+    if saved is None:
+        now = start_evaluation(problem, theta, grad)
+    else:
+        saved.fill("theta", theta)
+        history.restore(saved)
+        number, now = saved.count("number"), evaluate_again(problem, theta, grad)
     while True:
         norm, violation = vectors.pseudo_gradient(theta, grad, rho1, pseudo)
         iteration = Iteration(number, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)
-        result = conclude(iteration, stop, report)
+        result = conclude(iteration, stop, report, problem, PHASE,
+                          lambda: {"theta": theta, **history.state()})
         if result is not None:
             return result
         search = (problem, theta, direction, pseudo, new_theta, new_grad)

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from crftool.errors import NumericError
-from crftool.trainers.base import Iteration, Result, conclude
+from crftool.trainers.base import Iteration, Result, conclude, resume
 
 SAMPLE = 24_000                      # tokens of the sequences that the first step is tried on
 FIRST_TRIAL = 0.1                    # the first step to try; then twice or half as much
@@ -24,12 +24,14 @@ WINDOW = 5                           # epochs
 PATIENCE = 100.0
 BYTES_PER_WEIGHT = 8 + 8             # theta; its gradient for the last check
 BYTES_PER_WEIGHT_L1 = BYTES_PER_WEIGHT + 4
+PHASE = "epochs"                     # of a checkpoint
 
 
 class Descent:
     """Epochs of stochastic descent on a problem, one after the other."""
 
-    def __init__(self, problem, theta):
+    def __init__(self, problem, theta, saved=None):
+        """`saved`: the state to go on from."""
         self.problem, self.theta = problem, theta
         self._loss, self._penalty = problem.objective.stochastic(), problem.penalty
         self._random = np.random.default_rng(problem.seed)
@@ -37,10 +39,43 @@ class Descent:
         self._paid = np.zeros(problem.F, np.float32) if self._penalty.rho1 > 0.0 else None
         self._due, self._visits = 0.0, 0
         self.skipped = 0                             # sequences whose scores were out of range, in the last epoch
-        self.eta = self._calibrate()
+        self.values, self.active = [], 0             # objectives of the epochs, estimated; non-zero weights
+        self._resumed = saved is not None
+        if saved is None:
+            self.eta = self._calibrate()
+        else:
+            self._restore(saved)
+
+    def state(self):
+        paid = {} if self._paid is None else {"paid": self._paid}
+        return {"theta": self.theta, **paid, "eta": self.eta, "due": self._due, "visits": self._visits,
+                "values": self.values, "active": self.active, "random": self._random.bit_generator.state}
+
+    def _restore(self, saved):
+        saved.fill("theta", self.theta)
+        if self._paid is not None:
+            saved.fill("paid", self._paid)
+        self.eta, self._due = saved.positive("eta"), saved.value("due", float)
+        self._visits, self.active = saved.count("visits"), saved.count("active")
+        self.values = saved.numbers("values", saved.count("number"), max(1, saved.count("number")))
+        try:
+            self._random.bit_generator.state = saved.value("random", dict)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise saved.damaged() from None
+
+    def numbers(self, end):
+        """Numbers of the epochs to come, from 1 on; the first may be the one that a resumed run had ended."""
+        return range(max(1, len(self.values)), end)
 
     def epoch(self):
         """The running estimate of the objective, and the number of non-zero weights."""
+        if not self._resumed:
+            value, self.active = self._epoch()
+            self.values.append(value)
+        self._resumed = False
+        return self.values[-1], self.active
+
+    def _epoch(self):
         order = self._random.permutation(self._S)
         steps = self._steps(self.eta, self._visits + np.arange(self._S))
         self._visits += self._S
@@ -94,13 +129,13 @@ class Descent:
 
 def train(problem, theta, stop, report):
     """Minimise as far as it goes; see crftool.trainers.base for the contract."""
-    descent, values = Descent(problem, theta), []
-    for number in range(1, 1 << 62):
+    descent = Descent(problem, theta, resume(PHASE, problem, stop))
+    values = descent.values
+    for number in descent.numbers(1 << 62):
         value, active = descent.epoch()
-        values.append(value)
         if not math.isfinite(value):
             raise NumericError("stochastic descent has left the range of numbers; use -a l-bfgs or -a owl-qn")
-        result = conclude(_estimate(number, value, active, problem), stop, report)
+        result = conclude(_estimate(number, value, active, problem), stop, report, problem, PHASE, descent.state)
         if result is not None:
             return _true_end(problem, theta, stop, number, result.reason, report)
         if len(values) > WINDOW and values[-1 - WINDOW] - value < PATIENCE * stop.tolerance * abs(value):
@@ -114,16 +149,16 @@ def start(problem, theta, stop, report, most_epochs, least_gain):
     share `least_gain` is the last one."""
     if problem.objective.inference == "log" or theta.any() or stop.max_iterations == 0:
         return 0, None
-    descent, before = Descent(problem, theta), math.inf
-    for number in range(1, most_epochs + 1):
+    descent = Descent(problem, theta, resume(PHASE, problem, stop))
+    for number in descent.numbers(most_epochs + 1):
         value, active = descent.epoch()
         if not math.isfinite(value) or descent.skipped:
             theta[:] = 0.0                           # out of range: begin where it is safe
             return number, None
-        result = conclude(_estimate(number, value, active, problem), stop, report)
+        result = conclude(_estimate(number, value, active, problem), stop, report, problem, PHASE, descent.state)
+        before = descent.values[-2] if number > 1 else math.inf
         if result is not None or value > (1.0 - least_gain) * before:
             return number + 1, result
-        before = value
     return most_epochs + 1, None
 
 

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from crftool.kernels import proximal
-from crftool.trainers.base import Iteration, Result, conclude, start_evaluation
+from crftool.trainers.base import Iteration, Result, conclude, evaluate_again, resume, start_evaluation
 from crftool.trainers.stochastic import start
 
 MOST_EPOCHS = 12
@@ -29,6 +29,7 @@ SWEEPS = 40                          # of coordinate descent on the model
 MODEL_TOLERANCE = 0.01
 # theta, its gradient, and what the stochastic start keeps or the curvature needs for a moment
 BYTES_PER_WEIGHT = 8 + 8 + 8
+PHASE = "working-set"                # of a checkpoint
 
 
 class Model:
@@ -41,6 +42,20 @@ class Model:
         self._shs, self._sy = np.empty((0, 0)), np.empty((0, 0))                 # [m][m]  S diag(curvature) S', S Y'
         self._sigma = 1.0                            # what the curvature is multiplied by: B0
         self.caution = 1.0                           # a factor more, after steps that were too long
+
+    def state(self):
+        return {"ever": self.ever, "curvature": self._curvature, "s": self._s, "y": self._y, "shs": self._shs,
+                "sy": self._sy, "sigma": self._sigma, "caution": self.caution}
+
+    def restore(self, saved, F):
+        self.ever = saved.indices("ever", np.int64, F)
+        E, m = len(self.ever), len(saved.array("s", float, (None, None)))
+        self._curvature = saved.array("curvature", float, (E,)).copy()
+        self._s, self._y = (saved.array(name, float, (m, E)).copy() for name in ("s", "y"))
+        self._shs, self._sy = (saved.array(name, float, (m, m)).copy() for name in ("shs", "sy"))
+        self._sigma, self.caution = saved.positive("sigma"), saved.positive("caution")
+        saved.require(m <= MEMORY and (self._curvature > 0.0).all() and all(
+            np.isfinite(array).all() for array in (self._curvature, self._s, self._y, self._shs, self._sy)))
 
     def admit(self, where, curvature):
         """Take in new candidates; they did not move in the past, and what they saw of it is not known."""
@@ -87,7 +102,9 @@ def train(problem, theta, stop, report):
     whole = problem.objective
     problem.objective = whole.screened(problem.penalty.rho1)
     try:
-        number, result = start(problem, theta, stop, report, MOST_EPOCHS, LEAST_GAIN)
+        number, result = 0, None
+        if not problem.checkpoints.at(PHASE):
+            number, result = start(problem, theta, stop, report, MOST_EPOCHS, LEAST_GAIN)
         return result or _descend(problem, theta, stop, report, number)
     finally:
         problem.objective = whole
@@ -105,14 +122,27 @@ def _candidates(problem, theta, grad):
 
 def _descend(problem, theta, stop, report, number):
     rho1, grad = problem.penalty.rho1, np.empty(problem.F)
-    now, model, first = start_evaluation(problem, theta, grad), Model(), number
+    model, curvature, saved = Model(), None, resume(PHASE, problem, stop)
+    if saved is None:
+        now = start_evaluation(problem, theta, grad)
+    else:
+        saved.fill("theta", theta)
+        model.restore(saved, problem.F)
+        number, now = saved.count("number"), evaluate_again(problem, theta, grad)
+        if "diagonal" in saved:
+            curvature = saved.array("diagonal", np.float32, (problem.F,)).copy()
+
+    def state():
+        diagonal = {} if curvature is None else {"diagonal": curvature}
+        return {"theta": theta, **diagonal, **model.state()}
+
     while True:
         where, norm, violation = _candidates(problem, theta, grad)
         iteration = Iteration(number, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)
-        result = conclude(iteration, stop, report)
+        result = conclude(iteration, stop, report, problem, PHASE, state)
         if result is not None:
             return result
-        if number == first:
+        if curvature is None:
             curvature = _curvature(problem, theta)
         model.admit(where, lambda new: curvature[new])
         before, old_grad = theta[model.ever], grad[model.ever]
