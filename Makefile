@@ -60,7 +60,9 @@ bench: build
 	$(BIN)/python benchmarks/tagging.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/selection.py --sentences 1000 --rho1 0.5 --sizes 300,1000,3000,10000,30000,100000,300000
+	$(BIN)/python benchmarks/blocks.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info crftool/kernels/*.c crftool/kernels/*.so
 	$(MAKE) -C examples/ingredients clean
+	$(MAKE) -C examples/nettalk clean

@@ -89,4 +89,4 @@ def check_memory(encoder, estimate, limit, bytes_per_weight):
     raise ResourceError(
         f"training needs about {estimate / MEGABYTE:.0f} MB but {room / MEGABYTE:.0f} MB are free; "
         f"the costliest templates: {shown};{fields} drop or shorten one, or raise --min-count, "
-        "or raise --max-memory if you know better")
+        "or use --rho1 with -a bcd, which keeps only non-zero weights, or raise --max-memory if you know better")

@@ -102,8 +102,10 @@ class Job:
         jobs = len(self.compiled.unigrams) if given.method in WRAPPERS else given.folds or 1
         side_by_side = min(self.threads, jobs)
         kept = 24 * (given.folds or 1)                # weights, gradient and mask of every fold
-        estimate = census.estimate_memory(self.encoder, self.dataset, bytes_per_weight * side_by_side + kept)
-        census.check_memory(self.encoder, estimate, None if given.max_memory is None else parse_size(given.max_memory))
+        per_weight = bytes_per_weight * side_by_side + kept
+        estimate = census.estimate_memory(self.encoder, self.dataset, per_weight)
+        limit = None if given.max_memory is None else parse_size(given.max_memory)
+        census.check_memory(self.encoder, estimate, limit, per_weight)
         self._say(f"{self.dataset.S} sequences, {self.dataset.N} tokens, {len(self.encoder.labels)} labels, "
                   f"{self.encoder.space.F} features; scored "
                   + (f"on {given.dev}" if given.dev else f"by {given.folds} folds"))

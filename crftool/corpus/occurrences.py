@@ -11,7 +11,7 @@ import numpy as np
 from crftool.corpus.observations import NONE
 from crftool.kernels.chain import padded
 
-BASE_MEMORY = 8 << 20                # bytes that dense transition matrices may take
+BASE_MEMORY = 64 << 20               # bytes that dense transition matrices may take
 
 
 def paired_bigrams(encoder):

@@ -81,8 +81,9 @@ cdef class BlockDescent:
     cdef public bint no_revisit
     cdef int threads
     cdef public double noise     # rounding errors of the objective: differences below say nothing
-    cdef readonly double[::1] damping    # [blocks]
-    cdef readonly uint8_t[::1] visited   # [blocks]
+    cdef readonly double[::1] damping        # [blocks]
+    cdef readonly double[::1] wide_damping   # [blocks]  of steps by the diagonal
+    cdef readonly uint8_t[::1] visited       # [blocks]
     cdef Part part[PARTS]
     # Of the block that is being visited
     cdef double* theta           # [W]  its weights
@@ -113,7 +114,7 @@ cdef class BlockDescent:
         self.base_bounds, self.bases = bases.bases_of(Ob)
         self.rho1, self.rho2, self.rho_group = penalty.rho1, penalty.rho2, penalty.rho_group
         self.observed_only, self.grow, self.no_revisit, self.exact = observed_only, grow, no_revisit, exact
-        self.damping = np.ones(occurrences.blocks)
+        self.damping, self.wide_damping = np.ones(occurrences.blocks), np.ones(occurrences.blocks)
         self.threads = pool.threads
         self.visited = np.zeros(occurrences.blocks, np.uint8)
         for k in range(PARTS):
@@ -560,12 +561,12 @@ cdef class BlockDescent:
         self.candidates[self.n] = <int32_t> j
         self.n += 1
 
-    cdef void condition(self, int64_t b, int64_t only) noexcept nogil:
+    cdef void condition(self, int64_t b, int64_t only, bint newton) noexcept nogil:
         """Gradient, curvature and candidates of the block; `only`: the one weight that may move, or -1."""
         cdef int64_t P = self.x.P, Y = self.x.Y, j, i, k
         cdef double h, total = 0.0
         cdef Part* all = &self.part[0]
-        cdef bint frozen = self.no_revisit and self.visited[b], may_enter, newton = only < 0 and self.rho_group == 0.0
+        cdef bint frozen = self.no_revisit and self.visited[b], may_enter
         self.most, self.together = 1.0, True
         for k in range(self.bounds[b], self.bounds[b + 1]):
             h = max(self.times_unigram[k], self.times_bigram[k])
@@ -720,9 +721,11 @@ cdef class BlockDescent:
             D = damping * self.curvature[j] + self.rho2
             self.fresh[j] *= D * high / (D * high + self.rho_group)
 
-    cdef int visit(self, int64_t b, int64_t only, bint update, double tolerance, double* gain) noexcept nogil:
-        """One visit; adds the decrease of the objective to `gain`."""
+    cdef int visit(self, int64_t b, int64_t only, bint wide, bint update, double tolerance, double* gain) noexcept nogil:
+        """One step on a block; adds the decrease of the objective to `gain`. `wide`: for all weights at once, by
+        the diagonal of the Hessian; `only`: for one weight."""
         cdef int64_t k, parts = self.parts(b), trial
+        cdef double* damping = &self.wide_damping[b] if wide else &self.damping[b]
         cdef double linear, quadratic, change, needed
         cdef int status
         self.load(b)
@@ -731,20 +734,20 @@ cdef class BlockDescent:
             if self.part[k].failed:
                 return OUT_OF_RANGE
         self.on_parts(GATHER, b)
-        self.condition(b, only)
+        self.condition(b, only, only < 0 and not wide)
         self.visited[b] = update or self.visited[b]
         if not update or self.norm <= tolerance * tolerance:
             return GOOD
         if only >= 0:
             self.curvature[only] = fmax(self.second_derivative(b, only), self.worst)
         self.newton = False
-        if only < 0 and self.rho_group == 0.0:
+        if only < 0 and not wide:
             self.select()
             if self.newton:
                 self.on_parts(ADD_HESSIAN, b)
                 self.finish_hessian(b)
         for trial in range(MAX_TRIALS):
-            if not self.propose(b, self.damping[b], &linear, &quadratic) or not linear < 0.0:
+            if not self.propose(b, damping[0], &linear, &quadratic) or not linear < 0.0:
                 return GOOD
             status = self.store(b, self.fresh)
             if status == NO_MEMORY:
@@ -754,11 +757,11 @@ cdef class BlockDescent:
                 self.on_parts(COMMIT, b)
                 if linear < -100.0 * self.noise:
                     needed = 2.0 * (change - linear) / quadratic
-                    self.damping[b] = min(max(needed, 0.5 * self.damping[b]), 2.0 * self.damping[b])
+                    damping[0] = min(max(needed, 0.5 * damping[0]), 2.0 * damping[0])
                 gain[0] -= change
                 return GOOD
             needed = 2.0 * (change - linear) / quadratic
-            self.damping[b] *= min(max(needed / self.damping[b], 2.0), 16.0)
+            damping[0] *= min(max(needed / damping[0], 2.0), 16.0)
             if self.store(b, self.theta) != GOOD:
                 return NO_MEMORY
         return GOOD
@@ -887,23 +890,26 @@ cdef class BlockDescent:
         """
         cdef int64_t i, b, j, P = self.x.P, W
         cdef double gain = 0.0
+        cdef bint wide
         cdef int status = GOOD
         with nogil:
             for i in range(which.shape[0]):
                 b = which[i]
                 if not by_coordinate:
-                    status = self.visit(b, -1, update, tolerance, &gain)
+                    status = self.visit(b, -1, self.rho_group > 0.0, update, tolerance, &gain)
                     norms[b], worst[b] = self.norm, self.worst
                     for j in range(1, STEPS if update else 1):
                         if status == GOOD:
-                            status = self.visit(b, -1, update, fmax(tolerance, ENOUGH * sqrt(norms[b])), &gain)
+                            # Without an l1 penalty every weight counts, and the last step is for all of them.
+                            wide = self.rho_group > 0.0 or (self.rho1 == 0.0 and j == STEPS - 1)
+                            status = self.visit(b, -1, wide, update, fmax(tolerance, ENOUGH * sqrt(norms[b])), &gain)
                 else:
                     norms[b] = worst[b] = 0.0
                     W = self.W if self.bigram[b] >= 0 else P
                     for j in range(0 if self.unigram[b] >= 0 else P, W):
                         if j % P < self.x.Y and status == GOOD:
                             self.damping[b] = 1.0
-                            status = self.visit(b, j, update, tolerance, &gain)
+                            status = self.visit(b, j, False, update, tolerance, &gain)
                             norms[b] += self.norm
                             worst[b] = fmax(worst[b], self.worst)
                 if status != GOOD:

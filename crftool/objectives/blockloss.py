@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crftool.corpus.occurrences import Bases, Occurrences
+from crftool.corpus.occurrences import BASE_MEMORY, Bases, Occurrences
 from crftool.kernels import messages
 from crftool.kernels.chain import padded
 from crftool.kernels.rows import WeightRows
@@ -64,7 +64,8 @@ class BlockLoss:
 def memory(dataset, space):
     """Bytes that a BlockLoss takes: messages and the index; weights come on top as they become active."""
     entries = int(np.count_nonzero(dataset.unigrams >= 0)) + dataset.N * dataset.bigrams.shape[1]
-    return dataset.N * (3 * 8 * padded(space.Y) + 16) + 60 * entries + 24 * (space.O + space.Ob)
+    bases = min(BASE_MEMORY, 16 * len(dataset.bigrams) * space.R * padded(space.Y))
+    return dataset.N * (3 * 8 * padded(space.Y) + 16) + 60 * entries + 24 * (space.O + space.Ob) + bases
 
 
 def seen_weights(dataset, space):

@@ -35,9 +35,9 @@ def train(problem, theta, stop, report):
     return Descent(problem, theta, stop, report, by_coordinate=False).run()
 
 
-def beyond(old, new, factor):
+def beyond(old, new, factor, may_cross=False):
     """new + factor (new - old), for SparseWeights. Weights that are zero in `new` stay zero, and no weight
-    crosses it."""
+    crosses it unless it may."""
     kinds = []
     for kind in ("unigrams", "bigrams"):
         bounds, columns, values = getattr(new, kind)
@@ -48,7 +48,8 @@ def beyond(old, new, factor):
         start = np.zeros(len(values))
         start[known] = before[at[known]]
         ahead = values + factor * (values - start)
-        ahead[np.sign(ahead) != np.sign(values)] = 0.0
+        if not may_cross:
+            ahead[np.sign(ahead) != np.sign(values)] = 0.0
         kept = ahead != 0.0
         rows = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))[kept]
         bounds = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(bounds) - 1)))).astype(np.int64)
@@ -114,26 +115,29 @@ class Descent:
             if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
                 self._sweep(self.all, update=False)
 
+    def _arrays(self):
+        """What is known of each block."""
+        kernel = self.kernel
+        return {"norms": self.norms, "worst": self.worst, "damping": np.asarray(kernel.damping),
+                "wide_damping": np.asarray(kernel.wide_damping), "visited": np.asarray(kernel.visited)}
+
     def _state(self, gain):
         points = {name: array for i, point in enumerate(self.points) for name, array in sparse_state(f"{i}.", point).items()}
-        return {**sparse_state("", self._weights()), **points, "points": len(self.points), "norms": self.norms,
-                "worst": self.worst, "all": self.all, "damping": np.asarray(self.kernel.damping),
-                "visited": np.asarray(self.kernel.visited), "gain": gain, "noise": self.kernel.noise,
-                "leap": self.leap, "visits": self.visits, "last_norm": self.last_norm}
+        return {**sparse_state("", self._weights()), **points, "points": len(self.points), **self._arrays(),
+                "all": self.all, "gain": gain, "noise": self.kernel.noise, "leap": self.leap, "visits": self.visits,
+                "last_norm": self.last_norm}
 
     def _restore(self, saved):
         """(number of the iteration, decrease of the objective in its sweep)"""
         space, blocks = self.loss.space, self.loss.occurrences.blocks
         self._load(saved.weights("", space))
         self.points = [saved.weights(f"{i}.", space) for i in range(saved.count("points", 3))]
-        for name, array in (("norms", self.norms), ("worst", self.worst), ("damping", np.asarray(self.kernel.damping)),
-                            ("visited", np.asarray(self.kernel.visited))):
+        for name, array in self._arrays().items():
             saved.fill(name, array)
-        saved.require((self.norms >= 0.0).all() and (np.asarray(self.kernel.damping) > 0.0).all())
+            saved.require((array >= 0).all())
         self.all = saved.indices("all", np.int32, blocks)
         self.kernel.noise, self.last_norm = saved.value("noise", float), saved.value("last_norm", float)
-        self.leap = saved.positive("leap")
-        self.visits = saved.count("visits")
+        self.leap, self.visits = saved.positive("leap"), saved.count("visits")
         return saved.count("number"), saved.value("gain", float)
 
     def _leap(self, value):
@@ -157,13 +161,16 @@ class Descent:
                         found = length
             self.leap = length if found is None else found
             if found is not None:
-                new = beyond(self.points[0], new, found)
+                new = self._beyond(new, found)
             self._load(new)
         self.points = [*self.points[-1:], new]
         return self._rebuild()
 
+    def _beyond(self, new, length):
+        return beyond(self.points[0], new, length, may_cross=self.penalty.rho1 == 0.0)
+
     def _value_beyond(self, new, length):
-        self._load(beyond(self.points[0], new, length))
+        self._load(self._beyond(new, length))
         return self._objective(forward_only=True)
 
     def _weights(self):
@@ -205,9 +212,9 @@ class Descent:
         return value
 
     def _iteration(self, number, value):
-        return Iteration(number, value, sum(self.active), self.loss.token_errors, math.sqrt(self.norms.sum()),
-                         float(self.worst.max(initial=0.0)), self.visits, active_unigrams=self.active[0],
-                         active_bigrams=self.active[1])
+        mu, lam = self.active
+        return Iteration(number, value, mu + lam, self.loss.token_errors, math.sqrt(self.norms.sum()),
+                         float(self.worst.max(initial=0.0)), self.visits, active_unigrams=mu, active_bigrams=lam)
 
     def _result(self, result):
         if not self.kernel.no_revisit:

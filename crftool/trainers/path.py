@@ -97,6 +97,7 @@ class Path:
             if not self.theta.any():                 # which is optimal for this rho1 and above
                 self._last = float(np.abs(self._grad).max(initial=0.0))
         bound = max(2.0 * rho1 - self._last, LEAST_BOUND * rho1)
+        bound = min(bound, float(np.abs(self._grad).max(initial=0.0)))       # a trainer needs a weight to look at
         allowed = (np.abs(self._grad) >= bound) | (self.theta != 0.0)
         allowed[np.argmax(np.abs(self._grad))] = True        # a problem has at least one weight
         return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None

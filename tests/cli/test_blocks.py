@@ -84,7 +84,7 @@ def test_a_virtual_feature_set(workdir):
     workdir.write("t", b"*0:%x[0,0]\n*1:%x[0,1]\n")
     _, messages = workdir.run("learn", "-a", "bcd", "--rho1", "0.5", "-m", "2", "--max-memory", "150M",
                               "t", "train.txt", "m")
-    assert int(next(line for line in messages.splitlines() if "in all" in line).split()[1]) > 15_000_000
+    assert int(next(line for line in messages.splitlines() if "in all" in line).split()[2]) > 15_000_000
     workdir.run("learn", "-a", "owl-qn", "--rho1", "0.5", "--max-memory", "150M", "t", "train.txt", "m", code=1)
 
 
