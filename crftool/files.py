@@ -1,10 +1,13 @@
 """Files that appear whole or not at all, and are known to be writable before the work begins."""
 
 import os
+import re
 import stat
 from contextlib import contextmanager
 
 from crftool.errors import CrftoolError
+
+LONGEST_NAME = 40                    # of a file, in the name of its temporary
 
 
 def check_writable(path):
@@ -43,9 +46,21 @@ def write_atomically(path, pieces):
                 raise
 
 
+def remove_leftovers(path):
+    """Remove what killed writers of this file have left beside it."""
+    folder, name = os.path.split(os.path.realpath(path))
+    pattern = re.compile(re.escape(f".{name}.") + "[0-9a-f]{12}\\.tmp")
+    if len(name) > LONGEST_NAME:
+        return                                       # may be another file's
+    with _reported(path):
+        for entry in os.listdir(folder):
+            if pattern.fullmatch(entry):
+                os.unlink(os.path.join(folder, entry))
+
+
 def _temporary(target):
     folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name[:40]}.{os.urandom(6).hex()}.tmp")
+    return os.path.join(folder, f".{name[:LONGEST_NAME]}.{os.urandom(6).hex()}.tmp")
 
 
 @contextmanager

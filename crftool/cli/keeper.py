@@ -34,11 +34,12 @@ class Keeper:
         """Read the checkpoint to go on from, and see that new ones can be written."""
         if self.path is None:
             return
-        from crftool.files import check_writable
+        from crftool.files import check_writable, remove_leftovers
         from crftool.trainers.checkpoint import Saved
 
         if self.resumes:
             self._saved = Saved(self.resume)
+            remove_leftovers(self.path)
         check_writable(self.path)
 
     def describe(self, algorithm, settings, template, rules, dataset, space, allowed, dev, dev_labels):

@@ -5,7 +5,8 @@ A trainer is a function
     train(problem, theta, stop, report) -> Result
 
 that improves `theta` in place, calls `report(Iteration)` after each iteration and ends when that returns
-a reason to stop, or when `stop` finds one.
+a reason to stop, or when `stop` finds one. Both happen in `conclude`, which also takes the checkpoints; a
+trainer begins with what `resume` gives it, if that is not None.
 """
 
 import math

@@ -115,29 +115,29 @@ class Descent:
             if math.sqrt(self.norms.sum()) <= self.limit and not self.kernel.no_revisit:
                 self._sweep(self.all, update=False)
 
+    def _arrays(self):
+        """What is known of each block."""
+        kernel = self.kernel
+        return {"norms": self.norms, "worst": self.worst, "damping": np.asarray(kernel.damping),
+                "wide_damping": np.asarray(kernel.wide_damping), "visited": np.asarray(kernel.visited)}
+
     def _state(self, gain):
         points = {name: array for i, point in enumerate(self.points) for name, array in sparse_state(f"{i}.", point).items()}
-        return {**sparse_state("", self._weights()), **points, "points": len(self.points), "norms": self.norms,
-                "worst": self.worst, "all": self.all, "damping": np.asarray(self.kernel.damping),
-                "wide_damping": np.asarray(self.kernel.wide_damping),
-                "visited": np.asarray(self.kernel.visited), "gain": gain, "noise": self.kernel.noise,
-                "leap": self.leap, "visits": self.visits, "last_norm": self.last_norm}
+        return {**sparse_state("", self._weights()), **points, "points": len(self.points), **self._arrays(),
+                "all": self.all, "gain": gain, "noise": self.kernel.noise, "leap": self.leap, "visits": self.visits,
+                "last_norm": self.last_norm}
 
     def _restore(self, saved):
         """(number of the iteration, decrease of the objective in its sweep)"""
         space, blocks = self.loss.space, self.loss.occurrences.blocks
         self._load(saved.weights("", space))
         self.points = [saved.weights(f"{i}.", space) for i in range(saved.count("points", 3))]
-        for name, array in (("norms", self.norms), ("worst", self.worst), ("damping", np.asarray(self.kernel.damping)),
-                            ("wide_damping", np.asarray(self.kernel.wide_damping)),
-                            ("visited", np.asarray(self.kernel.visited))):
+        for name, array in self._arrays().items():
             saved.fill(name, array)
-        saved.require((self.norms >= 0.0).all() and (np.asarray(self.kernel.damping) > 0.0).all()
-                      and (np.asarray(self.kernel.wide_damping) > 0.0).all())
+            saved.require((array >= 0).all())
         self.all = saved.indices("all", np.int32, blocks)
         self.kernel.noise, self.last_norm = saved.value("noise", float), saved.value("last_norm", float)
-        self.leap = saved.positive("leap")
-        self.visits = saved.count("visits")
+        self.leap, self.visits = saved.positive("leap"), saved.count("visits")
         return saved.count("number"), saved.value("gain", float)
 
     def _leap(self, value):

@@ -7,6 +7,7 @@ kept. The file is a container (model.container) and, like all files, not to be t
 
 import json
 import math
+import mmap
 import time
 
 import numpy as np
@@ -19,6 +20,7 @@ from crftool.model.weights import SparseWeights
 KIND = container.Kind(b"crfstat\x1a", 1, "checkpoint", "give the file that `crftool learn --checkpoint` wrote",
                       "start without --resume")
 META = "meta"
+CHUNK = 1 << 20                      # numbers copied at once
 # What belongs to a file of weights in sparse form: see model.weights.SparseWeights
 SPARSE = [(f"{kind}.{part}", dtype) for kind in "UB"
           for part, dtype in (("bounds", np.int64), ("columns", np.int32), ("values", np.float64))]
@@ -29,7 +31,9 @@ class Saved:
 
     def __init__(self, path):
         self.path = path
-        self._sections = container.unpack(container.map_file(path), path, KIND)
+        self._file = container.map_file(path)
+        self._sections = container.unpack(self._file, path, KIND)
+        self._let_go()
         try:
             meta = json.loads(bytes(self._sections[META]))
             self.job, self.phase, self._values, self._arrays = (
@@ -41,6 +45,11 @@ class Saved:
 
     def damaged(self):
         return ModelError(f"{self.path}: the checkpoint contradicts itself; start without --resume")
+
+    def _let_go(self):
+        """Memory of the mapped file that was only needed for a moment."""
+        if hasattr(mmap, "MADV_DONTNEED") and isinstance(self._file, mmap.mmap):
+            self._file.madvise(mmap.MADV_DONTNEED)
 
     def require(self, truth):
         if not truth:
@@ -99,8 +108,11 @@ class Saved:
         return found
 
     def fill(self, name, out):
-        """Write an array to `out`, whose type and shape it must have."""
-        out[...] = self.array(name, out.dtype, out.shape)
+        """Write an array to `out`, contiguous, whose type and shape it must have."""
+        source, target = self.array(name, out.dtype, out.shape).reshape(-1), out.reshape(-1)
+        for i in range(0, len(target), CHUNK):
+            target[i:i + CHUNK] = source[i:i + CHUNK]
+            self._let_go()
 
     def indices(self, name, dtype, limit):
         """Rising numbers from 0 to limit - 1."""

@@ -82,6 +82,7 @@ def test_killed_and_resumed(folder, options, kills):
     assert killed
     learn(folder, *options, "--resume", "state")
     assert folder.read("m") == whole
+    assert not list(folder.path.glob(".*.tmp"))      # nothing half-written is left
 
 
 @pytest.mark.parametrize("options", [(), L1, ("-a", "bcd", *L1)])
@@ -119,6 +120,14 @@ def test_a_finished_training_can_be_resumed(folder):
     learn(folder, *KEEP)
     learn(folder, "--resume", "state", model="again")
     assert folder.read("m") == folder.read("again")
+
+
+def test_leftovers_of_a_killed_run_are_removed(state):
+    names = [".state.0123456789ab.tmp", ".state.0123456789ab.tmp2", ".other.0123456789ab.tmp", ".state.x.tmp"]
+    for name in names:
+        state.write(name, b"x")
+    learn(state, "--dev", "dev", "--resume", "state")
+    assert [(state.path / name).exists() for name in names] == [False, True, True, True]
 
 
 # Refusals -----------------------------------------------------------------------------------------------------
