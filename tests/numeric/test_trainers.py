@@ -1,6 +1,11 @@
-"""l-bfgs and owl-qn against slow solvers of the enumerated objective, and the conditions of optimality."""
+"""The trainers against slow solvers of the enumerated objective, and the conditions of optimality."""
 
+import hashlib
 import math
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ from crftool.decode import Lattices, decode
 from crftool.errors import NumericError
 from crftool.kernels.pool import Pool
 from crftool.kernels.transitions import Constraint
+from crftool.kernels.vector import cpu_levels
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
 from crftool.trainers import TRAINERS, default_trainer
@@ -142,6 +148,26 @@ def test_every_algorithm_gives_the_same_bits(algorithm, rho1):
     other = Training(corpus, rho1, 0.3, 1e-4, algorithm=algorithm, seed=2)
     random = algorithm in ("hybrid", "working-set", "sgd", "sgd-l1")
     assert (other.theta.tobytes() != runs[0].theta.tobytes()) == random
+
+
+def digest():
+    """A fingerprint of trainings with narrow and wide rows; also run in a process of its own."""
+    found = hashlib.sha256()
+    for Y in (2, 5, 9, 22, 70):
+        corpus = random_corpus(np.random.default_rng(Y), [7, 3, 11, 2] * 4, Y, K=3, rows=8)
+        for algorithm, rho1 in (("hybrid", 0.0), ("working-set", 0.4), ("owl-qn", 0.4)):
+            found.update(Training(corpus, rho1, 0.3, 1e-4, 30, algorithm=algorithm).theta.tobytes())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("level", cpu_levels())
+def test_cpu_levels_train_the_same_bits(level):
+    here = pathlib.Path(__file__).resolve().parent
+    paths = os.pathsep.join([str(here), str(here.parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", "import test_trainers as t; print(t.digest())"],
+        env={**os.environ, "CRFTOOL_ISA": level, "PYTHONPATH": paths}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == digest()
 
 
 @pytest.mark.parametrize("algorithm,rho1", [("hybrid", 0.0), ("working-set", 0.4), ("sgd", 0.0), ("sgd-l1", 0.4)])

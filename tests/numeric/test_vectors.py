@@ -5,6 +5,7 @@ import pytest
 
 from crftool.kernels.pool import Pool, Vectors
 from crftool.kernels.vector import CHUNK
+from crftool.trainers import lbfgs
 
 SIZES = [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5]
 THREADS = (1, 2, 3)
@@ -227,3 +228,44 @@ def test_an_error_in_a_kernel_is_raised():
     with pytest.raises(ValueError):
         Vectors(pool, 3 * CHUNK).scale(2.0, np.zeros(3 * CHUNK, np.float32))
     pool.close()
+
+
+# L-BFGS on dot products ---------------------------------------------------------------------------------
+
+
+def test_history_is_the_two_loop_recursion(F, pools):
+    """Direction, slope and products of crftool.trainers.lbfgs.History against the textbook."""
+    rng = np.random.default_rng(F)
+    w = rng.uniform(0.5, 2.0, F).astype(np.float32)
+    scale = rng.uniform(0.5, 3.0, F)                 # the gradient is that of scale x^2 / 2
+    start = rng.normal(0, 1, F)
+
+    def run(vectors):
+        history, x, pairs = lbfgs.History(vectors, w), start.copy(), []
+        history.remember(scale * x)
+        for _ in range(6):
+            before, grad = x.copy(), scale * x
+            slope = history.move(x, grad, 0.1)
+            expected = -two_loops(grad, pairs, w.astype(float) ** 2, 0.1)
+            np.testing.assert_allclose(x - before, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+            assert slope == pytest.approx(grad @ expected, rel=1e-3)
+            norm, largest = history.remember(scale * x)
+            assert norm == pytest.approx(np.linalg.norm(scale * x)) and largest == np.abs(scale * x).max()
+            history.accept()
+            pairs.append((x - before, scale * x - grad))
+        return (x,)
+
+    on_all_pools(pools, F, run)
+
+
+def two_loops(grad, pairs, D, first):
+    """H grad, by Nocedal & Wright, alg. 7.4, with H0 = gamma D."""
+    q, alphas = grad.copy(), []
+    for s, y in reversed(pairs):
+        alphas.append(s @ q / (s @ y))
+        q -= alphas[-1] * y
+    gamma = first if not pairs else pairs[-1][0] @ pairs[-1][1] / (pairs[-1][1] @ (D * pairs[-1][1]))
+    q *= gamma * D
+    for s, y in pairs:
+        q += (alphas.pop() - y @ q / (s @ y)) * s
+    return q
