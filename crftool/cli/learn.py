@@ -439,6 +439,8 @@ class Job:
 
     def _restore_best(self, encoder, theta):
         """What an earlier run has found best; its scores are computed again."""
+        if self.dev is None:
+            return
         self._best_theta, self._best_iteration = self.keeper.saved_best(encoder.space, theta)
         if self._best_theta is not None:
             self._best = self._dev_scores(encoder, self._best_theta)
