@@ -77,7 +77,6 @@ def low_rank(
 ):
     """The factors of B = B0 - u v^T on a working set."""
     cdef int64_t m = s.shape[0], i, j, k, e
-    cdef double x
     with nogil:
         for i in range(at.shape[0]):
             e = at[i]
@@ -85,10 +84,10 @@ def low_rank(
                 u[i, j] = base[e] * s[j, e]
                 u[i, m + j] = y[j, e]
             for k in range(2 * m):
-                x = 0.0
-                for j in range(2 * m):
-                    x += u[i, j] * inverse[j, k]
-                v[i, k] = x
+                v[i, k] = 0.0
+            for j in range(2 * m):
+                for k in range(2 * m):
+                    v[i, k] += u[i, j] * inverse[j, k]
 
 
 cdef inline double soft(double x, double threshold) noexcept nogil:
@@ -117,11 +116,13 @@ def minimise_model(
     """
     cdef const crf_operations* op = operations()
     cdef int64_t W = x.shape[0], r = u.shape[1], i, j, k, sweep = 0, moving = 0, rounds
-    cdef double a, slope, after, change, largest = 0.0, first = 0.0
+    cdef double slope, after, change, largest = 0.0, first = 0.0
     cdef double* z = <double*> malloc((r + 1) * sizeof(double))
+    cdef double* a = <double*> malloc((W + 1) * sizeof(double))              # the diagonal of B
     cdef int64_t* live = <int64_t*> malloc((W + 1) * sizeof(int64_t))
-    if z == NULL or live == NULL:
+    if z == NULL or a == NULL or live == NULL:
         free(z)
+        free(a)
         free(live)
         raise MemoryError
     with nogil:
@@ -129,6 +130,9 @@ def minimise_model(
             z[j] = 0.0
         for i in range(W):
             d[i] = 0.0
+            a[i] = diagonal[i] - (op.dot(r, &u[i, 0], &v[i, 0]) if r else 0.0)
+            if a[i] < 1e-3 * diagonal[i]:            # rounding; B is positive definite
+                a[i] = 1e-3 * diagonal[i]
         rounds = 0
         while sweep < sweeps:
             # every fourth round sees all coordinates, the others those that live
@@ -142,19 +146,16 @@ def minimise_model(
             largest, moving = 0.0, 0
             for j in range(k):
                 i = live[j]
-                a = diagonal[i] - (op.dot(r, &u[i, 0], &v[i, 0]) if r else 0.0)
-                if a < 1e-3 * diagonal[i]:           # rounding; B is positive definite
-                    a = 1e-3 * diagonal[i]
                 slope = g[i] + diagonal[i] * d[i] - (op.dot(r, &u[i, 0], z) if r else 0.0)
-                after = soft(a * (x[i] + d[i]) - slope, rho1) / a
+                after = soft(a[i] * (x[i] + d[i]) - slope, rho1) / a[i]
                 change = after - x[i] - d[i]
                 if after != 0.0 or x[i] + d[i] != 0.0:
                     live[moving] = i                 # moving <= j: what is read is not overwritten
                     moving += 1
                 if change != 0.0:
-                    for_each(r, change, &v[i, 0], z)
+                    add_scaled(r, change, &v[i, 0], z)
                     d[i] = after - x[i]
-                    largest = max(largest, change * change * a)
+                    largest = max(largest, change * change * a[i])
             sweep += 1
             if sweep == 1:
                 first = largest
@@ -165,11 +166,12 @@ def minimise_model(
             else:
                 rounds += 1
     free(z)
+    free(a)
     free(live)
     return sweep
 
 
-cdef inline void for_each(int64_t r, double change, const double* v, double* z) noexcept nogil:
+cdef inline void add_scaled(int64_t r, double change, const double* v, double* z) noexcept nogil:
     cdef int64_t j
     for j in range(r):
         z[j] += change * v[j]
