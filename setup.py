@@ -25,10 +25,16 @@ DIRECTIVES = {
     "embedsignature": True,
 }
 
-KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "queries", "viterbi", "scoring", "gradient",
+KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "batches", "pairs", "queries", "viterbi", "scoring", "gradient",
            "history", "proximal", "stochastic", "workspace", "lookup", "combinations", "decoding", "writing", "tagger",
            "rows", "messages", "blocks"]
-HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing", "utf8", "numbers")]
+# The headers that a kernel, or a header of its own, includes: what must be built anew after a change.
+HEADERS = {
+    "vector": ["operations", "vector", "vector_body", "products_body"],
+    **dict.fromkeys(["lookup", "strings", "keys"], ["operations", "hashing"]),
+    "patterns": ["utf8"],
+    "writing": ["operations", "utf8", "numbers"],
+}
 
 
 class BuildKernels(build_ext):
@@ -45,7 +51,8 @@ class BuildKernels(build_ext):
 
 
 extensions = [
-    Extension(f"crftool.kernels.{name}", [f"crftool/kernels/{name}.pyx"], depends=HEADERS)
+    Extension(f"crftool.kernels.{name}", [f"crftool/kernels/{name}.pyx"], 
+              depends=[f"crftool/kernels/{header}.h" for header in HEADERS.get(name, ["operations"])])
     for name in KERNELS
 ]
 setup(

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
-cdef double SPREAD, CONSTRAINED_SPREAD       # see chain.pyx
+cdef double SPREAD, CONSTRAINED_SPREAD, CANCELLED    # see chain.pyx
 
 # The transitions of a chain, for the recursions; see chain.pyx for what is what.
 cdef struct Links:
@@ -52,10 +52,19 @@ cdef double exponentiate_block(
 
 cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil
 
+cdef double sum_pairs(
+    double rest, int64_t Y, const double* a, const int32_t* others, const double* factor, int64_t n) noexcept nogil
+
+cdef void step_forward(const Links* links, int32_t c, const double* a, double* out) noexcept nogil
+
 cdef void step_backward(const Links* links, int32_t c, const double* v, double* out) noexcept nogil
 
 cdef void add_boundaries(
     const Links* links, int64_t T, int64_t t, const int32_t* transition, double* scores) noexcept nogil
+
+cdef double settle_position(
+    const Links* links, int64_t T, int64_t t, const int32_t* transition,
+    const double* row, double* u, double* a, double* scale) noexcept nogil
 
 cdef double forward_position(
     const Links* links, int64_t T, int64_t t, const int32_t* transition,

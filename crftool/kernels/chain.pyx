@@ -186,7 +186,7 @@ cdef double sum_pairs(
     return x
 
 
-cdef inline void step_forward(const Links* links, int32_t c, const double* a, double* out) noexcept nogil:
+cdef void step_forward(const Links* links, int32_t c, const double* a, double* out) noexcept nogil:
     """out [P] = a psi, for the scaled forward scores a of the position before."""
     cdef const crf_operations* op = operations()
     cdef int64_t Y = links.Y, y, e
@@ -240,6 +240,46 @@ cdef void add_boundaries(
         operations().add(links.Y, links.end, scores)
 
 
+cdef double settle_position(
+    const Links* links, int64_t T, int64_t t, const int32_t* transition,
+    const double* row,           # in: alpha[t-1] psi, unless t = 0
+    double* u,                   # in: mu[t];  out: exp(mu[t] - its maximum)
+    double* a,                   # out: scaled forward scores of t
+    double* scale,               # out: what they were multiplied by
+) noexcept nogil:
+    """log of the factor that scaling took out of this position; NaN when a path underflows."""
+    cdef const crf_operations* op = operations()
+    cdef int64_t Y = links.Y, y
+    cdef double largest, total, taken
+    cdef bint constrained
+    add_boundaries(links, T, t, transition, u)
+    largest = op.maximum(Y, u)
+    if not isfinite(largest):
+        return NAN
+    constrained = links.constrained or op.minimum(Y, u) == -INFINITY
+    if constrained:
+        for y in range(Y):
+            if u[y] != -INFINITY and largest - u[y] > CONSTRAINED_SPREAD:
+                return NAN
+    op.exp_shifted(Y, u, largest, u)
+    taken = largest
+    if t > 0:
+        total = op.multiply(Y, row, u, a)
+        taken += links.shift[transition[t]]
+    else:
+        memcpy(a, u, Y * sizeof(double))
+        total = op.sum(Y, a)
+    scale[0] = 1.0 / total
+    if not (total > 0.0 and isfinite(total) and isfinite(scale[0])):
+        return NAN
+    op.scale(Y, scale[0], a)
+    if constrained:
+        for y in range(Y):
+            if 0.0 < a[y] < TINY:
+                return NAN
+    return taken + log(total)
+
+
 cdef double forward_position(
     const Links* links, int64_t T, int64_t t, const int32_t* transition,
     double* u,                   # in: mu[t];  out: exp(mu[t] - its maximum)
@@ -248,40 +288,9 @@ cdef double forward_position(
     double* row,                 # [P]
 ) noexcept nogil:
     """log of the factor that scaling took out of this position; NaN when a path underflows."""
-    cdef const crf_operations* op = operations()
-    cdef int64_t Y = links.Y, y
-    cdef double largest, c, taken
-    cdef bint constrained = links.constrained
-    add_boundaries(links, T, t, transition, u)
-    largest = op.maximum(Y, u)
-    if not isfinite(largest):
-        return NAN
-    if op.minimum(Y, u) == -INFINITY:
-        constrained = True
-    if constrained:
-        for y in range(Y):
-            if u[y] != -INFINITY and largest - u[y] > CONSTRAINED_SPREAD:
-                return NAN
-    op.exp_shifted(Y, u, largest, u)
-    taken = largest
     if t > 0:
-        step_forward(links, transition[t], a - Y, row)
-        for y in range(Y):
-            a[y] = row[y] * u[y]
-        taken += links.shift[transition[t]]
-    else:
-        memcpy(a, u, Y * sizeof(double))
-    c = op.sum(Y, a)
-    scale[0] = 1.0 / c
-    if not (c > 0.0 and isfinite(c) and isfinite(scale[0])):
-        return NAN
-    for y in range(Y):
-        a[y] *= scale[0]
-    if constrained:
-        for y in range(Y):
-            if 0.0 < a[y] < TINY:
-                return NAN
-    return taken + log(c)
+        step_forward(links, transition[t], a - links.Y, row)
+    return settle_position(links, T, t, transition, row, u, a, scale)
 
 
 cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil:
@@ -314,8 +323,6 @@ cdef double forward_backward(
     cdef int64_t Y = links.Y, t, y
     cdef double* scale = work
     cdef double* beta = work + T
-    cdef double* a
-    cdef double* x
     cdef double log_z = 0.0
     for t in range(T):
         log_z += forward_position(links, T, t, transition, u + t * Y, alpha + t * Y, scale + t, beta + links.P)
@@ -324,12 +331,9 @@ cdef double forward_backward(
     for y in range(Y):
         beta[y] = 1.0
     for t in range(T - 1, -1, -1):
-        a, x = alpha + t * Y, u + t * Y
-        for y in range(Y):
-            p[t * Y + y] = a[y] * beta[y]
-            x[y] *= beta[y] * scale[t]
+        operations().leave(Y, scale[t], alpha + t * Y, beta, u + t * Y, p + t * Y)
         if t > 0:
-            step_backward(links, transition[t], x, beta)
+            step_backward(links, transition[t], u + t * Y, beta)
     return log_z
 
 

@@ -27,7 +27,13 @@ typedef struct {
     void (*add_single)(int64_t, const float *, double *);
     void (*exp_shifted)(int64_t, const double *, double, double *);
     void (*row_times_matrix)(int64_t, int64_t, const double *, const double *, double *);
+    void (*rows_times_matrix)(int64_t, int64_t, int64_t, const double *const *, const double *, double *);
+    int (*rows_times_entries)(int64_t, const double *, const int64_t *, const int32_t *, const double *, double,
+                              const double *, double *);
     void (*add_outers)(int64_t, int64_t, int64_t, const double *const *, const double *const *, double *);
+    double (*multiply)(int64_t, const double *, const double *, double *);
+    void (*scale)(int64_t, double, double *);
+    void (*leave)(int64_t, double, const double *, const double *, double *, double *);
     void (*best_score)(int64_t, int64_t, const double *, const double *, double *);
     void (*best_predecessor)(int64_t, int64_t, const double *, const double *, double *, int32_t *);
     void (*sum_rows)(int64_t, int64_t, const int32_t *, const int32_t *, int64_t, const double *, double *);

@@ -1,6 +1,6 @@
 /* The few vector operations that inference and training spend their time in, and the choice of CPU level.
  *
- * vector_body.h is compiled once per level. Contraction is off and every sum has a fixed order, so all
+ * vector_body.h and products_body.h are compiled once per level. Contraction is off and every sum has a fixed order, so all
  * levels compute the same bits; they differ in speed only. CRFTOOL_ISA=base|avx2|avx512 forces a level.
  */
 #ifndef CRFTOOL_VECTOR_H
@@ -21,6 +21,7 @@
 #define CRF_LANES 2
 #endif
 #include "vector_body.h"
+#include "products_body.h"
 #undef CRF_LEVEL
 #undef CRF_TARGET
 #undef CRF_LANES
@@ -30,6 +31,7 @@
 #define CRF_TARGET __attribute__((target("avx2")))
 #define CRF_LANES 4
 #include "vector_body.h"
+#include "products_body.h"
 #undef CRF_LEVEL
 #undef CRF_TARGET
 #undef CRF_LANES
@@ -38,6 +40,7 @@
 #define CRF_TARGET __attribute__((target("avx512f,avx512dq,prefer-vector-width=512")))
 #define CRF_LANES 8
 #include "vector_body.h"
+#include "products_body.h"
 #undef CRF_LEVEL
 #undef CRF_TARGET
 #undef CRF_LANES
@@ -45,7 +48,8 @@
 
 #define CRF_OPERATIONS(level)                                                                             \
     {#level, sum_##level, maximum_##level, minimum_##level, dot_##level, dot_single_##level, add_##level, add_single_##level, \
-     exp_shifted_##level, row_times_matrix_##level, add_outers_##level, best_score_##level, best_predecessor_##level,  \
+     exp_shifted_##level, row_times_matrix_##level, rows_times_matrix_##level, rows_times_entries_##level, \
+     add_outers_##level, multiply_##level, scale_##level, leave_##level, best_score_##level, best_predecessor_##level, \
      sum_rows_##level, add_to_rows_##level, three_dots_##level, \
      add_scaled_single_##level, turn_##level, largest_##level, take_step_##level, settle_##level}
 

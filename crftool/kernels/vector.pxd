@@ -14,7 +14,13 @@ cdef extern from "operations.h":
         void (*add_single)(int64_t, const float*, double*) noexcept nogil
         void (*exp_shifted)(int64_t, const double*, double, double*) noexcept nogil
         void (*row_times_matrix)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
+        void (*rows_times_matrix)(int64_t, int64_t, int64_t, const double**, const double*, double*) noexcept nogil
+        int (*rows_times_entries)(int64_t, const double*, const int64_t*, const int32_t*, const double*, double,
+                                  const double*, double*) noexcept nogil
         void (*add_outers)(int64_t, int64_t, int64_t, const double**, const double**, double*) noexcept nogil
+        double (*multiply)(int64_t, const double*, const double*, double*) noexcept nogil
+        void (*scale)(int64_t, double, double*) noexcept nogil
+        void (*leave)(int64_t, double, const double*, const double*, double*, double*) noexcept nogil
         void (*best_score)(int64_t, int64_t, const double*, const double*, double*) noexcept nogil
         void (*best_predecessor)(int64_t, int64_t, const double*, const double*, double*, int32_t*) noexcept nogil
         void (*sum_rows)(int64_t, int64_t, const int32_t*, const int32_t*, int64_t, const double*,

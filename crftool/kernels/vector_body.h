@@ -14,12 +14,35 @@ static CRF_TARGET inline double CRF_LEVEL(join)(const double *s) {
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
+/* Sums of n >= 8 numbers end with the last eight, of which those added before count as zero. */
+#ifdef CRF_LANES
+typedef int64_t CRF_LEVEL(bits) __attribute__((vector_size(8 * CRF_LANES)));
+typedef int64_t CRF_LEVEL(loaded_bits) __attribute__((vector_size(8 * CRF_LANES), aligned(8), may_alias));
+#endif
+
 static CRF_TARGET double CRF_LEVEL(sum)(int64_t n, const double *x) {
+    static const int64_t rest[16] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
     double s[8] = {0};
     int64_t i = 0;
+    if (n < 8) {
+        for (; i < n; i++) s[i] = x[i];
+        return CRF_LEVEL(join)(s);
+    }
+#ifdef CRF_LANES
+    enum { width = 8 / CRF_LANES };
+    CRF_LEVEL(lanes) t[width];
+    for (int w = 0; w < width; w++) t[w] = (CRF_LEVEL(lanes)){0};
+    for (; i + 8 <= n; i += 8)
+        for (int w = 0; w < width; w++) t[w] += *(const CRF_LEVEL(loaded) *)(x + i + w * CRF_LANES);
+    for (int w = 0; w < width; w++)
+        t[w] += (CRF_LEVEL(lanes))(*(const CRF_LEVEL(loaded_bits) *)(x + n - 8 + w * CRF_LANES) &
+                                   *(const CRF_LEVEL(loaded_bits) *)(rest + n % 8 + w * CRF_LANES));
+    memcpy(s, t, sizeof s);
+#else
     for (; i + 8 <= n; i += 8)
         for (int k = 0; k < 8; k++) s[k] += x[i + k];
-    for (int k = 0; i < n; i++, k++) s[k] += x[i];
+    for (int k = 0; k < 8; k++) s[k] += rest[n % 8 + k] ? x[n - 8 + k] : 0.0;
+#endif
     return CRF_LEVEL(join)(s);
 }
 
@@ -219,95 +242,6 @@ static CRF_TARGET void CRF_LEVEL(add_single)(int64_t n, const float *CRF_RESTRIC
     for (int64_t i = 0; i < n; i++) out[i] += (double)x[i];
 }
 
-#ifdef CRF_LANES
-/* `width` vectors of columns of a row vector times a matrix, the sums held in registers. */
-#define CRF_STRIP(width)                                                                                    \
-    {                                                                                                       \
-        CRF_LEVEL(lanes) s[width];                                                                          \
-        const double *row = m + j;                                                                          \
-        for (int k = 0; k < width; k++) s[k] = (CRF_LEVEL(lanes)){0};                                       \
-        for (int64_t i = 0; i < rows; i++, row += columns) {                                                \
-            const CRF_LEVEL(lanes) x = a[i] - (CRF_LEVEL(lanes)){0};                                        \
-            for (int k = 0; k < width; k++) s[k] += x * (CRF_LEVEL(lanes))((const CRF_LEVEL(loaded) *)row)[k]; \
-        }                                                                                                   \
-        for (int k = 0; k < width; k++) ((CRF_LEVEL(loaded) *)(out + j))[k] = s[k];                         \
-        j += width * CRF_LANES;                                                                             \
-    }
-/* Two rows (or the last one twice) and `width` vectors of columns of a sum of outer products. */
-#define CRF_TILE(width)                                                                                     \
-    {                                                                                                       \
-        for (int64_t i = 0; i < rows; i += 2) {                                                             \
-            const int64_t other = i + 1 < rows ? i + 1 : i;                                                 \
-            CRF_LEVEL(loaded) *p = (CRF_LEVEL(loaded) *)(m + i * columns + j);                              \
-            CRF_LEVEL(loaded) *q = (CRF_LEVEL(loaded) *)(m + other * columns + j);                          \
-            CRF_LEVEL(lanes) s[width], t[width];                                                            \
-            for (int w = 0; w < width; w++) s[w] = p[w], t[w] = q[w];                                       \
-            for (int64_t k = 0; k < n; k++) {                                                               \
-                const CRF_LEVEL(lanes) x = a[k][i] * keep, y = a[k][other] * keep;                          \
-                const CRF_LEVEL(loaded) *c = (const CRF_LEVEL(loaded) *)(b[k] + j);                         \
-                for (int w = 0; w < width; w++) s[w] += x * (CRF_LEVEL(lanes))c[w];                         \
-                for (int w = 0; w < width; w++) t[w] += y * (CRF_LEVEL(lanes))c[w];                         \
-            }                                                                                               \
-            for (int w = 0; w < width; w++) q[w] = t[w];                                                    \
-            for (int w = 0; w < width; w++) p[w] = s[w];                                                    \
-        }                                                                                                   \
-        j += width * CRF_LANES;                                                                             \
-    }
-#endif
-
-/* out[j] = sum over i of a[i] * m[i][j]; `columns` is a multiple of 8. Narrow matrices are summed row after
- * row, wide ones (whose rows had better be read as they lie) four rows at a time. */
-static CRF_TARGET void CRF_LEVEL(row_times_matrix)(int64_t rows, int64_t columns, const double *CRF_RESTRICT a,
-                                                   const double *CRF_RESTRICT m, double *CRF_RESTRICT out) {
-    int64_t i = 0, j = 0;
-    if (columns <= 64) {
-#ifdef CRF_LANES
-        while (j + 8 * CRF_LANES <= columns) CRF_STRIP(8)
-        switch ((columns - j) / CRF_LANES) {
-            case 7: CRF_STRIP(7) break;
-            case 6: CRF_STRIP(6) break;
-            case 5: CRF_STRIP(5) break;
-            case 4: CRF_STRIP(4) break;
-            case 3: CRF_STRIP(3) break;
-            case 2: CRF_STRIP(2) break;
-            case 1: CRF_STRIP(1) break;
-        }
-#else
-        for (j = 0; j < columns; j++) out[j] = 0.0;
-        for (; i < rows; i++, m += columns)
-            for (j = 0; j < columns; j++) out[j] += a[i] * m[j];
-#endif
-        return;
-    }
-    for (j = 0; j < columns; j++) out[j] = 0.0;
-    for (; i + 4 <= rows; i += 4, m += 4 * columns) {
-        const double a0 = a[i], a1 = a[i + 1], a2 = a[i + 2], a3 = a[i + 3];
-        for (j = 0; j < columns; j++)
-            out[j] += (a0 * m[j] + a1 * m[columns + j]) + (a2 * m[2 * columns + j] + a3 * m[3 * columns + j]);
-    }
-    for (; i < rows; i++, m += columns)
-        for (j = 0; j < columns; j++) out[j] += a[i] * m[j];
-}
-
-/* m[i][j] += a[k][i] * b[k][j] for n pairs of vectors, k after k; m is read and written once for all. */
-static CRF_TARGET void CRF_LEVEL(add_outers)(int64_t rows, int64_t columns, int64_t n, const double *const *a,
-                                             const double *const *b, double *CRF_RESTRICT m) {
-    int64_t j = 0;
-#ifdef CRF_LANES
-    CRF_LEVEL(lanes) keep = 1.0 - (CRF_LEVEL(lanes)){0};
-    while (j + 4 * CRF_LANES <= columns) CRF_TILE(4)
-    while (j + CRF_LANES <= columns) CRF_TILE(1)
-    if (j < columns && columns >= CRF_LANES) { /* overlaps the columns before it, where it adds zeros */
-        for (int l = 0; l < CRF_LANES; l++) keep[l] = columns - CRF_LANES + l < j ? 0.0 : 1.0;
-        j = columns - CRF_LANES;
-        CRF_TILE(1)
-    }
-#endif
-    for (; j < columns; j++)
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t k = 0; k < n; k++) m[i * columns + j] += a[k][i] * b[k][j];
-}
-
 /* Rows of Y labels are worked on as whole vectors; the last one overlaps the one before it, which does no harm
  * where a row is read before it is written. CRF_AT(w): where vector w of such a row begins. */
 #define CRF_AT(w) ((w) == width - 1 ? Y - CRF_LANES : (w) * CRF_LANES)
@@ -420,7 +354,5 @@ static CRF_TARGET void CRF_LEVEL(best_predecessor)(int64_t rows, int64_t columns
     }
 }
 
-#undef CRF_STRIP
 #undef CRF_WIDTHS
 #undef CRF_AT
-#undef CRF_TILE

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from crftool.corpus.subset import Columns, Subproblem
-from crftool.kernels import gradient, scoring
+from crftool.kernels import gradient, pairs as label_pairs, scoring
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
 from crftool.objectives.stochastic import StochasticLoss
 
@@ -95,13 +95,12 @@ class LogLoss:
             expected = np.zeros((len(expected), len(data.bigrams) * self.space.Y ** 2))
         chain = self._chain(lam, mode)
         for a, b in self._blocks:
-            if not self._forward_backward(chain, mu, lam, a, b):
+            if not self._forward_backward(chain, mu, lam, a, b, pairs, expected, self._begin):
                 return math.nan
-            self.pool.run(
-                gradient.accumulate, chain, data.unigrams, data.transition, data.offsets, a, b,
-                self._group_bounds, self._group_columns, self._candidates, pairs,
-                self._v, self._alpha, self._residual, mu_grad, expected, self._begin, LANES)
-        gradient.add_expectations(chain, expected, self._begin, self._candidates, pairs, data.bigrams, lam_grad)
+            if len(expected) != LANES:
+                self._count_pairs(chain, a, b, pairs, expected, self._begin)
+            self._accumulate(a, b, mu_grad)
+        label_pairs.add_expectations(chain, expected, self._begin, self._candidates, pairs, data.bigrams, lam_grad)
         where, counts = self._observed_bigrams
         lam_grad.reshape(-1)[where] -= counts
         if self.barred is not None:
@@ -109,13 +108,27 @@ class LogLoss:
         self.token_errors = int(self._errors.sum())
         return math.fsum(self._loss)
 
-    def _forward_backward(self, chain, mu, lam, a, b):
-        """Messages, residuals and losses of the sequences a to b - 1; False when scores are out of range."""
+    def _forward_backward(self, chain, mu, lam, a, b, pairs, expected, begin):
+        """Messages, residuals and losses of the sequences a to b - 1, and their label pairs if there is an array
+        for each lane; False when scores are out of range."""
         data = self.dataset
         self.pool.run(
             gradient.losses, chain, mu, lam, data.unigrams, data.transition, data.bigrams, data.labels,
-            data.offsets, a, b, self._v, self._alpha, self._residual, self._loss, self._errors)
+            data.offsets, a, b, self._v, self._alpha, self._residual, self._loss, self._errors,
+            self._candidates, pairs, expected, begin, LANES)
         return bool(np.isfinite(self._loss[a:b]).all())
+
+    def _count_pairs(self, chain, a, b, pairs, expected, begin):
+        """Add the label pairs of the sequences a to b - 1, from the messages."""
+        data = self.dataset
+        self.pool.run(label_pairs.count_pairs, chain, data.transition, data.offsets, a, b, self._candidates, pairs,
+                      self._v, self._alpha, self._residual, expected, begin, LANES)
+
+    def _accumulate(self, a, b, out):
+        """Add the residuals of the sequences a to b - 1 to the rows of their observations."""
+        data = self.dataset
+        self.pool.run(gradient.accumulate, data.unigrams, data.offsets[a], data.offsets[b], self._group_bounds,
+                      self._group_columns, self._residual, out)
 
     def curvature(self, theta, out):
         """The diagonal of a matrix like the Hessian: sum over tokens of p (1 - p), p the probability of the
@@ -126,27 +139,25 @@ class LogLoss:
         mu_out, lam_out = self.space.split(out)
         out[:] = 0.0
         sums = [(np.zeros_like(self._expected), np.zeros_like(self._begin)) for _ in range(2)]
-        chain, nothing = self._chain(lam, mode), np.zeros(1, np.int32)
+        chain, nothing = self._chain(lam, mode), (np.empty((0, 0)), np.empty((0, 0, 0)))
         for a, b in self._blocks:
-            if not self._forward_backward(chain, mu, lam, a, b):
+            if not self._forward_backward(chain, mu, lam, a, b, self._pairs, *nothing):
                 return False
             n = int(data.offsets[b] - data.offsets[a])
             r = np.abs(self._residual[:n])           # p, or 1 - p where the label is the right one
             np.multiply(r, 1.0 - r, out=self._residual[:n])
-            for bounds, (expected, begin) in ((self._group_bounds, sums[0]), (nothing, sums[1])):
-                self.pool.run(
-                    gradient.accumulate, chain, data.unigrams, data.transition, data.offsets, a, b,
-                    bounds, self._group_columns, self._candidates, self._pairs,
-                    self._v, self._alpha, self._residual, mu_out, expected, begin, LANES)
+            self._accumulate(a, b, mu_out)
+            for expected, begin in sums:
+                self._count_pairs(chain, a, b, self._pairs, expected, begin)
                 for messages in (self._v, self._alpha):          # next for the squares of pair probabilities
                     np.square(messages[:n], out=messages[:n])
-        gradient.add_expectations(chain, *sums[0], self._candidates, self._pairs, data.bigrams, lam_out)
+        label_pairs.add_expectations(chain, *sums[0], self._candidates, self._pairs, data.bigrams, lam_out)
         # psi of doubled weights is psi squared
         squares = chain_of_blocks(2.0 * self._lam.reshape(-1, self.space.R, self.space.Y), mode, self.pool,
                                   self.constraint, self._psi)
         second = np.zeros_like(lam_out)
         sums[1][1][:] = 0.0                          # the begin label's weights are complete
-        gradient.add_expectations(squares, *sums[1], self._candidates, self._pairs, data.bigrams, second)
+        label_pairs.add_expectations(squares, *sums[1], self._candidates, self._pairs, data.bigrams, second)
         lam_out -= second
         np.maximum(lam_out, 0.0, out=lam_out)        # rounding
         return True
