@@ -63,6 +63,12 @@ class Model:
         p = lattices.marginals()[0]
         return [p[a:b] for a, b in zip(offsets, offsets[1:])]
 
+    def pair_marginals(self, sequences):
+        """p(label before, label | sequence) of each token: an array [tokens][labels][labels] for each sequence,
+        with zeros for its first token."""
+        lattices, _ = self._lattices(sequences)
+        return [] if lattices is None else [lattices.pair_marginals(s) for s in range(lattices.dataset.S)]
+
     def nbest(self, sequences, n):
         """Up to n pairs (probability, labels) for each sequence, best first."""
         lattices, _ = self._lattices(sequences)

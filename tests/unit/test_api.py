@@ -42,6 +42,14 @@ def test_marginals_and_nbest_agree(model):
     assert best[0][1] == model.tag([HE])[0]
 
 
+def test_pair_marginals_agree_with_marginals(model):
+    (p,), (pairs,) = model.marginals([HE]), model.pair_marginals([HE])
+    assert pairs.shape == (3, 4, 4) and not pairs[0].any()
+    assert pairs[1:].sum(axis=1) == pytest.approx(p[1:])         # over the label before
+    assert pairs[1:].sum(axis=2) == pytest.approx(p[:-1])
+    assert model.pair_marginals([]) == []
+
+
 def test_nothing_and_bytes(model):
     assert model.tag([]) == model.marginals([]) == model.nbest([], 2) == []
     assert len(model.tag([[(b"\xff", b"\xfe")]])[0]) == 1
