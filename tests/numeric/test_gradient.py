@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from brute_force import EnumeratedLoss, dense_corpus, random_corpus
+from brute_force import Corpus, EnumeratedLoss, dense_corpus, random_corpus
 
 from crftool.kernels.pool import Pool
 from crftool.kernels.vector import cpu_levels
@@ -141,6 +141,27 @@ def test_workspaces_do_not_remember():
     evaluate(objective, np.full(corpus.F, np.nan))
     after = evaluate(objective, theta)
     assert before[0] == after[0] and before[1].tobytes() == after[1].tobytes()
+
+
+@BEGIN
+@pytest.mark.parametrize("Y", [3, 8, 11, 20, 70])
+def test_a_sequence_does_not_notice_its_neighbours(Y, begin_label):
+    """Sequences that move forward together have the very losses, and gradients, that each has alone."""
+    rng = np.random.default_rng(Y)
+    corpus = random_corpus(rng, rng.integers(1, 10, 70), Y, K=2, Kb=1, rows=3, begin_label=begin_label, groups=[[0, 1]])
+    theta = weights_for(corpus)
+    lam = corpus.space.split(theta)[1]
+    lam *= rng.random(lam.shape) < 0.2
+    lam[0, 0] = -30.0                                # in sparse form, sums cancel
+    value, grad = evaluate(objective_of(corpus), theta)
+    alone, sum_of_grads = [], np.zeros(corpus.F)
+    for sequence in corpus.sequences:
+        one = Corpus(Y, corpus.O, corpus.Ob, begin_label, [sequence], corpus.groups)
+        loss, part = evaluate(objective_of(one), theta)
+        alone.append(loss)
+        sum_of_grads += part
+    assert value == math.fsum(alone)
+    np.testing.assert_allclose(grad, sum_of_grads, atol=1e-11)
 
 
 # Weights that are barred --------------------------------------------------------------------------------
