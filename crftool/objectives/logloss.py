@@ -23,6 +23,7 @@ from crftool.objectives.stochastic import StochasticLoss
 BLOCK_TOKENS = 16_384
 LANES = 8                            # shares of the transition counts that may be added up at once
 LANE_COPY_LIMIT = 1 << 25            # bytes that separate copies per lane may take
+LIST_SHARE = 0.1                     # of the label pairs: so many at most are counted one by one, more all together
 
 
 class LogLoss:
@@ -239,7 +240,7 @@ class LogLoss:
 
     def _candidate_pairs(self):
         """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh;
-        (None, None) if these are all."""
+        (None, None) if these are many."""
         C, Y, R = len(self.dataset.bigrams), self.space.Y, self.space.R
         barred = None if self.barred is None else self.space.split(self.barred)[1][:, :Y]
         if barred is None or not barred.any():
@@ -254,6 +255,8 @@ class LogLoss:
             pairs = np.unique(previous[at] * Y + label[at])
             found.append(np.stack((pairs // Y, pairs % Y), axis=1).astype(np.int32))
             counts[c] = len(pairs)
+        if counts.sum() > LIST_SHARE * C * Y * Y:
+            return None, None
         return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), np.concatenate(found)
 
     def restricted(self, allowed):

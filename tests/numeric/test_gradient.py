@@ -177,7 +177,9 @@ def seen_weights(corpus):
 
 @BEGIN
 @pytest.mark.parametrize("Kb", [0, 1, 3])
-def test_observed_only(Kb, begin_label):
+@pytest.mark.parametrize("share", [0.0, 1.0], ids=["together", "listed"])
+def test_observed_only(share, Kb, begin_label, monkeypatch):
+    monkeypatch.setattr(logloss, "LIST_SHARE", share)
     for seed in range(8):
         corpus = small_corpus(seed, Kb, begin_label)
         seen = seen_weights(corpus)
