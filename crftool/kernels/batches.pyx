@@ -9,7 +9,7 @@ The notation is that of chain.pyx.
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
-from crftool.kernels.chain cimport CANCELLED, Links, settle_position, step_backward, step_forward, sum_pairs
+from crftool.kernels.chain cimport CANCELLED, Links, Side, settle_position, side_of, step, sum_pairs
 from crftool.kernels.vector cimport crf_operations, operations
 
 cdef enum:
@@ -40,14 +40,10 @@ cdef void free_batch(Batch* batch) noexcept nogil:
 
 
 cdef void step_sparse(
-    const Links* links, int32_t c, bint forward, int64_t n, const double** rows, double* out,
+    const Links* links, int32_t c, const Side* side, int64_t n, const double** rows, double* out,
     double* columns) noexcept nogil:
     """Products of eight rows (the last of them repeated) with a sparse transition, labels apart, rows side by side."""
     cdef const crf_operations* op = operations()
-    cdef const int64_t* bounds = (links.into if forward else links.out_of) + c * links.Y
-    cdef const int32_t* others = links.previous if forward else links.following
-    cdef const double* excess = links.excess if forward else links.excess_out
-    cdef const double* factor = links.factor if forward else links.factor_out
     cdef double* results = columns + TOGETHER * links.Y
     cdef double total[TOGETHER]
     cdef int64_t Y = links.Y, k, y
@@ -55,12 +51,11 @@ cdef void step_sparse(
         total[k] = links.rest[c] * op.sum(Y, rows[k]) if k < n else total[n - 1]
         for y in range(Y):
             columns[TOGETHER * y + k] = rows[min(k, n - 1)][y]
-    if op.rows_times_entries(Y, total, bounds, others, excess, CANCELLED, columns, results):
+    if op.rows_times_entries(Y, total, side.bounds, side.others, side.excess, CANCELLED, columns, results):
         for k in range(n):
             for y in range(Y):
                 if results[TOGETHER * y + k] < CANCELLED * total[k]:
-                    results[TOGETHER * y + k] = sum_pairs(
-                        links.rest[c], Y, rows[k], others + bounds[y], factor + bounds[y], bounds[y + 1] - bounds[y])
+                    results[TOGETHER * y + k] = sum_pairs(links.rest[c], Y, rows[k], side, y)
     for k in range(n):
         for y in range(Y):
             out[k * links.P + y] = results[TOGETHER * y + k]
@@ -69,18 +64,15 @@ cdef void step_sparse(
 cdef void step_many(
     const Links* links, int32_t c, bint forward, int64_t n, const double** rows, Batch* batch) noexcept nogil:
     """batch.rows [n][P] = rows[k] psi, or psi rows[k] if not forward."""
-    cdef int64_t k, Y = links.Y
-    if links.slot[c] >= 0:
-        operations().rows_times_matrix(Y, links.P, n, rows,
-                                       (links.psi if forward else links.psi_t) + links.slot[c] * Y * links.P, batch.rows)
+    cdef Side side = side_of(links, c, forward)
+    cdef int64_t k
+    if side.psi != NULL:
+        operations().rows_times_matrix(links.Y, links.P, n, rows, side.psi, batch.rows)
     elif n > FEW:
-        step_sparse(links, c, forward, n, rows, batch.rows, batch.columns)
+        step_sparse(links, c, &side, n, rows, batch.rows, batch.columns)
     else:
         for k in range(n):
-            if forward:
-                step_forward(links, c, rows[k], batch.rows + k * links.P)
-            else:
-                step_backward(links, c, rows[k], batch.rows + k * links.P)
+            step(links, c, forward, rows[k], batch.rows + k * links.P)
 
 
 cdef void step_level(

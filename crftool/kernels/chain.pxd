@@ -30,6 +30,15 @@ cdef struct Links:
     bint constrained             # some pairs or boundary labels are forbidden (-inf)
 
 
+# One transition in one direction: sums run over `others`, the labels before it or after it.
+cdef struct Side:
+    const double* psi            # [Y][P]  NULL: sparse
+    const int64_t* bounds        # [Y + 1]  entries of each label
+    const int32_t* others
+    const double* factor
+    const double* excess
+
+
 cdef class Chain:
     cdef readonly int64_t Y, C
     cdef readonly bint begin_label, log_domain
@@ -52,12 +61,11 @@ cdef double exponentiate_block(
 
 cdef double pair_factor(const Links* links, int32_t c, int64_t previous, int64_t y) noexcept nogil
 
-cdef double sum_pairs(
-    double rest, int64_t Y, const double* a, const int32_t* others, const double* factor, int64_t n) noexcept nogil
+cdef double sum_pairs(double rest, int64_t Y, const double* a, const Side* side, int64_t y) noexcept nogil
 
-cdef void step_forward(const Links* links, int32_t c, const double* a, double* out) noexcept nogil
+cdef Side side_of(const Links* links, int32_t c, bint forward) noexcept nogil
 
-cdef void step_backward(const Links* links, int32_t c, const double* v, double* out) noexcept nogil
+cdef void step(const Links* links, int32_t c, bint forward, const double* a, double* out) noexcept nogil
 
 cdef void add_boundaries(
     const Links* links, int64_t T, int64_t t, const int32_t* transition, double* scores) noexcept nogil

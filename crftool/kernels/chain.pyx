@@ -172,60 +172,47 @@ def exponentiate(
 
 # One step -------------------------------------------------------------------------------------------------
 
-cdef double sum_pairs(
-    double rest, int64_t Y, const double* a, const int32_t* others, const double* factor, int64_t n) noexcept nogil:
-    """Sum of a[i] psi[i], term by term: what total + sum a excess is without cancellation."""
-    cdef int64_t i, e = 0
+cdef double sum_pairs(double rest, int64_t Y, const double* a, const Side* side, int64_t y) noexcept nogil:
+    """Sum of a[i] psi[i][y], term by term: what total + sum a excess is without cancellation."""
+    cdef int64_t i, e = side.bounds[y]
     cdef double x = 0.0
     for i in range(Y):
-        if e < n and others[e] == i:
-            x += a[i] * factor[e]
+        if e < side.bounds[y + 1] and side.others[e] == i:
+            x += a[i] * side.factor[e]
             e += 1
         else:
             x += a[i] * rest
     return x
 
 
-cdef void step_forward(const Links* links, int32_t c, const double* a, double* out) noexcept nogil:
-    """out [P] = a psi, for the scaled forward scores a of the position before."""
+cdef Side side_of(const Links* links, int32_t c, bint forward) noexcept nogil:
+    """A transition, as a step forward or backward sees it."""
+    cdef Side side
+    side.psi = NULL
+    if links.slot[c] >= 0:
+        side.psi = (links.psi if forward else links.psi_t) + links.slot[c] * links.Y * links.P
+    side.bounds = (links.into if forward else links.out_of) + c * links.Y
+    side.others = links.previous if forward else links.following
+    side.factor = links.factor if forward else links.factor_out
+    side.excess = links.excess if forward else links.excess_out
+    return side
+
+
+cdef void step(const Links* links, int32_t c, bint forward, const double* a, double* out) noexcept nogil:
+    """out [P] = a psi, a step forward, or psi a, a step backward."""
     cdef const crf_operations* op = operations()
+    cdef Side side = side_of(links, c, forward)
     cdef int64_t Y = links.Y, y, e
     cdef double total, x
-    cdef const int64_t* bounds
-    if links.slot[c] >= 0:
-        op.row_times_matrix(Y, links.P, a, links.psi + links.slot[c] * Y * links.P, out)
+    if side.psi != NULL:
+        op.row_times_matrix(Y, links.P, a, side.psi, out)
         return
     total = links.rest[c] * op.sum(Y, a)
-    bounds = links.into + c * Y
     for y in range(Y):
         x = total
-        for e in range(bounds[y], bounds[y + 1]):
-            x += a[links.previous[e]] * links.excess[e]
-        if x < CANCELLED * total:
-            x = sum_pairs(links.rest[c], Y, a, links.previous + bounds[y], links.factor + bounds[y],
-                          bounds[y + 1] - bounds[y])
-        out[y] = x
-
-
-cdef void step_backward(const Links* links, int32_t c, const double* v, double* out) noexcept nogil:
-    """out [P] = psi v"""
-    cdef const crf_operations* op = operations()
-    cdef int64_t Y = links.Y, y, e
-    cdef double total, x
-    cdef const int64_t* bounds
-    if links.slot[c] >= 0:
-        op.row_times_matrix(Y, links.P, v, links.psi_t + links.slot[c] * Y * links.P, out)
-        return
-    total = links.rest[c] * op.sum(Y, v)
-    bounds = links.out_of + c * Y
-    for y in range(Y):
-        x = total
-        for e in range(bounds[y], bounds[y + 1]):
-            x += v[links.following[e]] * links.excess_out[e]
-        if x < CANCELLED * total:
-            x = sum_pairs(links.rest[c], Y, v, links.following + bounds[y], links.factor_out + bounds[y],
-                          bounds[y + 1] - bounds[y])
-        out[y] = x
+        for e in range(side.bounds[y], side.bounds[y + 1]):
+            x += a[side.others[e]] * side.excess[e]
+        out[y] = x if x >= CANCELLED * total else sum_pairs(links.rest[c], Y, a, &side, y)
 
 
 cdef void add_boundaries(
@@ -289,7 +276,7 @@ cdef double forward_position(
 ) noexcept nogil:
     """log of the factor that scaling took out of this position; NaN when a path underflows."""
     if t > 0:
-        step_forward(links, transition[t], a - links.Y, row)
+        step(links, transition[t], True, a - links.Y, row)
     return settle_position(links, T, t, transition, row, u, a, scale)
 
 
@@ -333,7 +320,7 @@ cdef double forward_backward(
     for t in range(T - 1, -1, -1):
         operations().leave(Y, scale[t], alpha + t * Y, beta, u + t * Y, p + t * Y)
         if t > 0:
-            step_backward(links, transition[t], u + t * Y, beta)
+            step(links, transition[t], False, u + t * Y, beta)
     return log_z
 
 

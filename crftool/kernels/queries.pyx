@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from crftool.kernels.chain cimport (Chain, Links, add_boundaries, forward_position, pair_factor, sequence_sums,
-                                    step_backward)
+                                    step)
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
 
@@ -64,7 +64,7 @@ def truncated_marginals(
             if t > last:
                 log_backward += log(total) + chain.links.shift[transition[t]]
             if t > 0:
-                step_backward(&chain.links, transition[t], &v[t, 0], beta)
+                step(&chain.links, transition[t], False, &v[t, 0], beta)
     free(beta)
     return log_z
 
