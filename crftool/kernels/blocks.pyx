@@ -23,14 +23,14 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from crftool.kernels.messages cimport (
-    Lattice, Messages, begin_row, build_base, extend, factor_before, prefetch, times_matrix)
+    Lattice, Messages, build_base, extend, factor_before, forward, prefetch, times_matrix, token_scores)
 from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row, set_row
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
 cdef enum:
-    WAIT = 16                    # positions whose pairs are added at once
+    WAIT = 32                    # positions whose pairs are added at once
     PARTS = 8                    # at most so many parts of a block
-    PART = 256                   # occurrences that make a part worth while
+    PART = 4                     # chunks that make a part worth while
     MAX_TRIALS = 40              # steps tried in one visit
     AHEAD = 4                    # occurrences, for prefetching
     SAMPLE = 1024                # occurrences that a Hessian is made of
@@ -38,10 +38,12 @@ cdef enum:
     NEWTON = 512                 # candidates up to which the Hessian of a block is used, not its diagonal
     PASSES = 30                  # over the candidates, to solve the quadratic model
     GOOD = 0
+    MOVED = 1
+    STAYED = 2
     NO_MEMORY = -1
     OUT_OF_RANGE = -2
     # What can be done to the parts of a block at once
-    REPAIR, GATHER, ADD_HESSIAN, EVALUATE, COMMIT
+    GATHER, ADD_HESSIAN, EVALUATE, RESTORE
 
 cdef double SUFFICIENT = 0.1     # share of the predicted decrease that a step must bring
 cdef double ENOUGH = 0.1         # share of the block's violation with which the next step is left out
@@ -56,7 +58,6 @@ cdef struct Part:
     double* scratch              # [(Y + 1) P]  a transition matrix
     double* outers               # [Y P]
     double* rows                 # [WAIT][P]  of the positions that wait
-    double* forward              # [2 P]
     double* marginal             # [P]
     double* hessian              # [NEWTON][NEWTON]  lower triangle, of the candidates
     double* mass                 # [NEWTON]  sum of the probabilities that went into it
@@ -73,9 +74,11 @@ cdef class BlockDescent:
     cdef int64_t W
     cdef dict _memory
     cdef const int32_t[::1] unigram, bigram, token
-    cdef const int64_t[::1] bounds, by_base, base_bounds
+    cdef const int64_t[::1] bounds, chunks, chunk_bounds, by_base, base_bounds
     cdef const int32_t[::1] bases
     cdef const int8_t[::1] times_unigram, times_bigram
+    cdef const double[::1] most_times, squares       # [blocks]  of the occurrences at one token: most; sum of squares
+    cdef const uint8_t[::1] always_together          # [blocks]
     cdef double rho1, rho2, rho_group
     cdef bint observed_only, grow, exact
     cdef public bint no_revisit
@@ -97,6 +100,7 @@ cdef class BlockDescent:
     cdef int64_t n
     cdef int32_t* unigram_place  # [P]  which candidate the unigram weight of a label is, or -1
     cdef bint moves_bigrams, newton
+    cdef bint goes_on            # another step follows, for which `evaluate` had better gather at once
     cdef double most             # occurrences at one token
     cdef bint together           # the unigram observation occurs, once, wherever the bigram one does; if it does
                                  # not, the Hessian is kept positive without the products of both kinds
@@ -110,23 +114,24 @@ cdef class BlockDescent:
         self.pool, self.messages, self.x, self.W = pool, messages, x, W
         self.unigram, self.bigram, self.bounds = occurrences.unigram, occurrences.bigram, occurrences.bounds
         self.token, self.by_base = occurrences.token, occurrences.by_base
+        self.chunks, self.chunk_bounds = occurrences.chunks, occurrences.chunk_bounds
         self.times_unigram, self.times_bigram = occurrences.times_unigram, occurrences.times_bigram
         self.base_bounds, self.bases = bases.bases_of(Ob)
         self.rho1, self.rho2, self.rho_group = penalty.rho1, penalty.rho2, penalty.rho_group
         self.observed_only, self.grow, self.no_revisit, self.exact = observed_only, grow, no_revisit, exact
         self.damping, self.wide_damping = np.ones(occurrences.blocks), np.ones(occurrences.blocks)
         self.threads = pool.threads
+        self._count(occurrences)
         self.visited = np.zeros(occurrences.blocks, np.uint8)
         for k in range(PARTS):
             part = &self.part[k]
-            part.expected = <double*> calloc(2 * W + (2 * x.Y + 4 + WAIT) * P, sizeof(double))
+            part.expected = <double*> calloc(2 * W + (2 * x.Y + 2 + WAIT) * P, sizeof(double))
             if part.expected == NULL:
                 raise MemoryError
             part.gold, part.scratch = part.expected + W, part.expected + 2 * W
             part.outers = part.scratch + (x.Y + 1) * P
             part.rows = part.outers + x.Y * P
-            part.forward = part.rows + WAIT * P
-            part.marginal = part.forward + 2 * P
+            part.marginal = part.rows + WAIT * P
             part.hessian = <double*> malloc((NEWTON * NEWTON + 3 * NEWTON) * sizeof(double))
             if part.hessian == NULL:
                 raise MemoryError
@@ -149,39 +154,62 @@ cdef class BlockDescent:
         free(self.theta)
         free(self.candidates)
 
+    def _count(self, occurrences):
+        """What the numbers of occurrences at a token say about each block."""
+        starts = occurrences.bounds[:-1][np.diff(occurrences.bounds) > 0]
+        some = np.flatnonzero(np.diff(occurrences.bounds))
+        times = np.maximum(occurrences.times_unigram, occurrences.times_bigram).astype(float)
+        alone = (occurrences.times_bigram != 0) & (occurrences.times_unigram != 1)
+        most, squares, together = np.ones(occurrences.blocks), np.zeros(occurrences.blocks), np.ones(occurrences.blocks, np.uint8)
+        if len(starts):
+            most[some] = np.maximum.reduceat(times, starts)
+            squares[some] = np.add.reduceat(times * times, starts)
+            together[some] = ~np.logical_or.reduceat(alone, starts)
+        self.most_times, self.squares, self.always_together = most, squares, together
+
     # Parts of a block -------------------------------------------------------------------------------------
 
     cdef int64_t parts(self, int64_t b) noexcept nogil:
-        return min(<int64_t> PARTS, 1 + (self.bounds[b + 1] - self.bounds[b]) / PART)
+        return min(<int64_t> PARTS, 1 + (self.chunks[b + 1] - self.chunks[b]) / PART)
 
     cdef int64_t cut(self, int64_t b, int64_t k) noexcept nogil:
-        """The first occurrence of part k; a sequence is never cut."""
-        cdef int64_t first = self.bounds[b], n = self.bounds[b + 1] - first, at = first + n * k / self.parts(b)
-        while first < at < first + n and self.x.sequence_of[self.token[at]] == self.x.sequence_of[self.token[at - 1]]:
-            at += 1
-        return at
+        """The first chunk of part k."""
+        return self.chunks[b] + (self.chunks[b + 1] - self.chunks[b]) * k / self.parts(b)
 
     cdef void on_part(self, int task, int64_t b, int64_t k) noexcept nogil:
-        if task == REPAIR:
-            self.repair(b, k)
-        elif task == GATHER:
-            self.gather(b, k)
-        elif task == ADD_HESSIAN:
-            self.add_hessian(b, k)
-        elif task == EVALUATE:
-            self.evaluate(b, k)
-        else:
-            self.commit(b, k)
+        cdef int64_t c, start = self.cut(b, k), end = self.cut(b, k + 1)
+        cdef int64_t W = self.W if self.bigram[b] >= 0 else self.x.P
+        cdef Part* part = &self.part[k]
+        cdef bint gathers = task == GATHER or (task == EVALUATE and self.goes_on)
+        part.failed, part.change = False, 0.0
+        if task == ADD_HESSIAN:
+            self.add_hessian(b, part, self.chunk_bounds[start], self.chunk_bounds[end])
+            return
+        if gathers:
+            memset(part.expected, 0, W * sizeof(double))
+            memset(part.gold, 0, W * sizeof(double))
+        for c in range(start, end):
+            if task == EVALUATE:
+                self.evaluate(part, self.chunk_bounds[c], self.chunk_bounds[c + 1])
+            elif task == RESTORE:
+                self.restore(part, self.chunk_bounds[c], self.chunk_bounds[c + 1])
+            if gathers and not part.failed:
+                self.repair(part, self.chunk_bounds[c], self.chunk_bounds[c + 1])
+                self.gather(part, self.chunk_bounds[c], self.chunk_bounds[c + 1])
 
-    cdef void on_parts(self, int task, int64_t b) noexcept nogil:
-        """Every part of a block, on several threads if it has several."""
-        cdef int64_t k
-        if self.threads > 1 and self.parts(b) > 1:
+    cdef bint on_parts(self, int task, int64_t b) noexcept nogil:
+        """Every part of a block, on several threads if it has several; False if one fails."""
+        cdef int64_t k, parts = self.parts(b)
+        if self.threads > 1 and parts > 1:
             with gil:
                 self.pool.run(self.share, task, b)
-            return
-        for k in range(self.parts(b)):
-            self.on_part(task, b, k)
+        else:
+            for k in range(parts):
+                self.on_part(task, b, k)
+        for k in range(parts):
+            if self.part[k].failed:
+                return False
+        return True
 
     def share(self, int task, int64_t b, int64_t[::1] counter):
         """One thread's share of the parts."""
@@ -200,54 +228,42 @@ cdef class BlockDescent:
             i += 1
         return i
 
-    cdef void repair(self, int64_t b, int64_t k) noexcept nogil:
-        """Messages that reach all occurrences of part k."""
-        cdef int64_t i = self.cut(b, k), end = self.cut(b, k + 1), j
-        self.part[k].failed = False
+    cdef void repair(self, Part* part, int64_t i, int64_t end) noexcept nogil:
+        """Messages that reach occurrences i to end."""
+        cdef int64_t j
         while i < end:
             j = self.last_of_sequence(i, end)
             if j + AHEAD < end:
-                prefetch(self.x, self.token[j + AHEAD])
-            if not extend(self.x, self.x.sequence_of[self.token[i]], self.token[j], self.token[i],
-                          self.part[k].scratch):
-                self.part[k].failed = True
+                prefetch(self.x, self.token[j + AHEAD], self.token[j + AHEAD])
+            if not extend(self.x, self.x.sequence_of[self.token[i]], self.token[j], self.token[i], part.scratch):
+                part.failed = True
                 return
             i = j + 1
 
-    cdef void gather(self, int64_t b, int64_t k) noexcept nogil:
-        """Expected and observed counts of part k, and squares."""
+    cdef void gather(self, Part* part, int64_t start, int64_t end) noexcept nogil:
+        """Add expected and observed counts of the occurrences from start to end."""
         cdef const crf_operations* op = operations()
         cdef Lattice* x = self.x
-        cdef Part* part = &self.part[k]
-        cdef int64_t P = x.P, i, e, t, y, m, n = 0, parts = self.parts(b)
-        cdef int64_t size = self.bounds[b + 1] - self.bounds[b], W = self.W if self.bigram[b] >= 0 else P
+        cdef int64_t P = x.P, i, e, t, m, n = 0
         cdef int32_t base = -1, gold
-        cdef double inverse, p
+        cdef double inverse
         cdef bint first
         cdef const double* alpha
         cdef const double* beta
         cdef const double* before[WAIT]
-        memset(part.expected, 0, W * sizeof(double))
-        memset(part.gold, 0, W * sizeof(double))
-        for i in range(self.bounds[b] + size * k / parts, self.bounds[b] + size * (k + 1) / parts):
+        for i in range(start, end):
             e = self.by_base[i]
-            if i + AHEAD < self.bounds[b + 1]:
-                prefetch(x, self.token[self.by_base[i + AHEAD]])
             t = self.token[e]
             first = t == x.offsets[x.sequence_of[t]]
             alpha, beta, gold = x.alpha + t * P, x.beta + t * P, x.labels[t]
             inverse = 1.0 / op.dot(P, alpha, beta)
             m = self.times_unigram[e]
             if m:
-                for y in range(x.Y):
-                    p = m * alpha[y] * beta[y] * inverse
-                    part.expected[y] += p
+                op.add_product(P, m * inverse, alpha, beta, part.expected)
                 part.gold[gold] += m
             m = self.times_bigram[e]
             if m and first:
-                for y in range(x.Y):
-                    p = m * alpha[y] * beta[y] * inverse
-                    part.expected[P + x.Y * P + y] += p
+                op.add_product(P, m * inverse, alpha, beta, part.expected + P + x.Y * P)
                 part.gold[P + x.Y * P + gold] += m
             elif m:
                 if n == WAIT or x.base_of[x.transition[t]] != base:
@@ -255,20 +271,11 @@ cdef class BlockDescent:
                     n, base = 0, x.base_of[x.transition[t]]
                 inverse *= m / x.scale[t]
                 before[n] = alpha - P
-                self.wait(part, t, n, inverse)
+                op.product(P, inverse, x.u + t * P, beta, part.rows + n * P)
                 self.add_extras(part, t, alpha - P, part.rows + n * P)
                 part.gold[P + x.labels[t - 1] * P + gold] += m
                 n += 1
         self.add_waiting(part, base, n, before)
-
-    cdef void wait(self, Part* part, int64_t t, int64_t n, double factor) noexcept nogil:
-        """The row of position t: factor u o beta."""
-        cdef int64_t P = self.x.P, y
-        cdef const double* u = self.x.u + t * P
-        cdef const double* beta = self.x.beta + t * P
-        cdef double* w = part.rows + n * P
-        for y in range(P):
-            w[y] = factor * u[y] * beta[y]
 
     cdef void add_waiting(self, Part* part, int32_t base, int64_t n, const double** before) noexcept nogil:
         """Add base o sum of alpha[t-1] w[t]^T over the positions that wait."""
@@ -309,30 +316,26 @@ cdef class BlockDescent:
         """Of how many occurrences one is taken for the Hessian."""
         return 1 + (self.bounds[b + 1] - self.bounds[b]) / SAMPLE
 
-    cdef void add_hessian(self, int64_t b, int64_t k) noexcept nogil:
-        """The Hessian of the candidates, position by position (thesis, appendix D), of part k: -E[f] E[g], to
+    cdef void add_hessian(self, int64_t b, Part* part, int64_t start, int64_t end) noexcept nogil:
+        """The Hessian of the candidates, position by position (thesis, appendix D), of a part: -E[f] E[g], to
         which `finish_hessian` adds E[f g]. Products with improbable labels are left out, and of a large block
         a sample is taken: what counts is the direction, the exact objective decides on the step."""
         cdef const crf_operations* op = operations()
         cdef Lattice* x = self.x
-        cdef Part* part = &self.part[k]
-        cdef int64_t P = x.P, n = self.n, i, t, c, d, y, found, previous
-        cdef int64_t size = self.bounds[b + 1] - self.bounds[b], parts = self.parts(b)
-        cdef int64_t stride = self.stride(b)
+        cdef int64_t P = x.P, n = self.n, i, t, c, d, y, found, previous, stride = self.stride(b)
         cdef double inverse, p
         cdef bint first
         cdef double* p_t = part.marginal
         for i in range(n):
             memset(part.hessian + i * NEWTON, 0, (i + 1) * sizeof(double))
             part.mass[i] = 0.0
-        for i in range(self.bounds[b] + size * k / parts, self.bounds[b] + size * (k + 1) / parts):
+        for i in range(start, end):
             if (i - self.bounds[b]) % stride:
                 continue
             t, found = self.token[i], 0
             first = t == x.offsets[x.sequence_of[t]]
             inverse = 1.0 / op.dot(P, x.alpha + t * P, x.beta + t * P)
-            for y in range(P):
-                p_t[y] = x.alpha[t * P + y] * x.beta[t * P + y] * inverse
+            op.product(P, inverse, x.alpha + t * P, x.beta + t * P, p_t)
             inverse /= x.scale[t]
             for c in range(n):
                 y = self.pairs[c] & LABEL_MASK
@@ -419,58 +422,66 @@ cdef class BlockDescent:
             if j >= self.x.P and place >= 0 and self.together:
                 H[c * NEWTON + place] += stride * mass
 
-    cdef void evaluate(self, int64_t b, int64_t k) noexcept nogil:
-        """part.change = the change of the log loss by the weights in place, for the sequences of part k."""
+    cdef void evaluate(self, Part* part, int64_t i, int64_t end) noexcept nogil:
+        """Take the weights in place over into scores and forward messages, from the first to the last occurrence
+        in each sequence; part.change = the change of the log loss. The messages before and after stay."""
         cdef const crf_operations* op = operations()
         cdef Lattice* x = self.x
-        cdef Part* part = &self.part[k]
-        cdef int64_t P = x.P, i = self.cut(b, k), end = self.cut(b, k + 1), j, t, y, e, m
-        cdef double* row = part.forward
-        cdef const double* a
-        cdef double total
-        part.change, part.failed = 0.0, False
+        cdef int64_t P = x.P, j, t, e, s
+        cdef double before, old, ratio
+        cdef const double* beta
+        cdef bint good
         while i < end:
-            j, e = self.last_of_sequence(i, end), i
+            j, e, s = self.last_of_sequence(i, end), i, x.sequence_of[self.token[i]]
             if j + AHEAD < end:
-                prefetch(x, self.token[j + AHEAD])
-            a = x.alpha + (self.token[i] - 1) * P
+                prefetch(x, self.token[j + AHEAD], self.token[j + AHEAD])
+            beta = x.beta + self.token[j] * P
+            before = op.dot(P, x.alpha + self.token[j] * P, beta)
+            ratio, good = 1.0, True
             for t in range(self.token[i], self.token[j] + 1):
-                if t == self.token[i] and not self.moves_bigrams:
-                    memcpy(row, x.alpha + t * P, P * sizeof(double))     # p'(y) ~ p(y) exp(change): no recursion
-                    total = x.scale[t]
-                else:
-                    total = 1.0
-                    if t == x.offsets[x.sequence_of[t]]:
-                        if x.begin_label:
-                            begin_row(x, x.transition[t], row)
-                            for y in range(P):
-                                row[y] *= x.u[t * P + y]
-                        else:
-                            memcpy(row, x.u + t * P, P * sizeof(double))
-                    else:
-                        times_matrix(x, x.transition[t], False, a, row, part.scratch)
-                        for y in range(P):
-                            row[y] *= x.u[t * P + y]
+                old = x.scale[t]
                 if e <= j and self.token[e] == t:
-                    for m in range(self.times_unigram[e]):
-                        for y in range(P):
-                            row[y] *= self.ratio[y]
                     part.change -= self.gold_change(e, t)
+                    self.rescore(e, t, t == self.token[i] and not self.moves_bigrams)
                     e += 1
-                if t < self.token[j]:
-                    total = total * op.sum(P, row) / x.scale[t]
-                    part.change += log(total)
-                    total = 1.0 / op.sum(P, row)
-                    for y in range(P):
-                        row[y] *= total
-                    a, row = row, part.forward if row != part.forward else part.forward + P
-                else:
-                    total *= op.dot(P, row, x.beta + t * P)
-                    total /= x.scale[t] * op.dot(P, x.alpha + t * P, x.beta + t * P)
-                    part.change += log(total)
+                if t > self.token[i] or self.moves_bigrams:
+                    good = forward(x, t, t == x.offsets[s], part.scratch) and good
+                ratio *= x.scale[t] / old
+                if not 1e-200 < ratio < 1e200:       # before it leaves the range
+                    part.change += log(ratio)
+                    ratio = 1.0
+            part.change += log(ratio * op.dot(P, x.alpha + self.token[j] * P, beta) / before)
+            x.valid_to[s] = x.valid_from[s] = self.token[j]
+            if not good or not isfinite(part.change):
+                part.failed = True
             i = j + 1
-        if not isfinite(part.change):
-            part.failed = True
+
+    cdef inline void rescore(self, int64_t e, int64_t t, bint alpha_too) noexcept nogil:
+        """u[t], and alpha[t] if nothing before it changes, by the change of the unigram weights."""
+        cdef const crf_operations* op = operations()
+        cdef int64_t P = self.x.P, m
+        cdef double* alpha = self.x.alpha + t * P
+        cdef double total
+        for m in range(self.times_unigram[e]):
+            op.product(P, 1.0, self.x.u + t * P, self.ratio, self.x.u + t * P)
+            if alpha_too:                            # p'(y) ~ p(y) exp(change): no recursion
+                total = op.product(P, 1.0, alpha, self.ratio, alpha)
+                self.x.scale[t] *= total
+                op.rescale(P, 1.0 / total, alpha)
+
+    cdef void restore(self, Part* part, int64_t i, int64_t end) noexcept nogil:
+        """Scores and messages of the weights in place, after a step was taken back."""
+        cdef int64_t start = i
+        cdef Lattice* x = self.x
+        cdef int32_t s
+        for i in range(start, end):
+            s = x.sequence_of[self.token[i]]
+            x.valid_to[s] = min(x.valid_to[s], self.token[i] - 1)
+            x.valid_from[s] = max(x.valid_from[s], self.token[i])
+            if not token_scores(x, self.token[i]):
+                part.failed = True
+                return
+        self.repair(part, start, end)
 
     cdef double gold_change(self, int64_t e, int64_t t) noexcept nogil:
         """Change of the gold labels' score at occurrence e, token t."""
@@ -484,18 +495,6 @@ cdef class BlockDescent:
             y += x.P + previous * x.P
             change += self.times_bigram[e] * (self.fresh[y] - self.theta[y])
         return change
-
-    cdef void commit(self, int64_t b, int64_t k) noexcept nogil:
-        """Make the new weights those of the messages of part k."""
-        cdef Lattice* x = self.x
-        cdef int64_t i = self.cut(b, k), end = self.cut(b, k + 1), y, m, t
-        cdef int32_t s
-        for i in range(i, end):
-            t, s = self.token[i], x.sequence_of[self.token[i]]
-            for m in range(self.times_unigram[i]):
-                for y in range(x.P):
-                    x.u[t * x.P + y] *= self.ratio[y]
-            x.valid_to[s], x.valid_from[s] = min(x.valid_to[s], t - 1), max(x.valid_from[s], t)
 
     # The block --------------------------------------------------------------------------------------------
 
@@ -564,14 +563,10 @@ cdef class BlockDescent:
     cdef void condition(self, int64_t b, int64_t only, bint newton) noexcept nogil:
         """Gradient, curvature and candidates of the block; `only`: the one weight that may move, or -1."""
         cdef int64_t P = self.x.P, Y = self.x.Y, j, i, k
-        cdef double h, total = 0.0
+        cdef double total
         cdef Part* all = &self.part[0]
         cdef bint frozen = self.no_revisit and self.visited[b], may_enter
-        self.most, self.together = 1.0, True
-        for k in range(self.bounds[b], self.bounds[b + 1]):
-            h = max(self.times_unigram[k], self.times_bigram[k])
-            self.most, total = fmax(self.most, h), total + h * h
-            self.together = self.together and (not self.times_bigram[k] or self.times_unigram[k] == 1)
+        self.most, self.together, total = self.most_times[b], self.always_together[b], self.squares[b]
         for k in range(1, self.parts(b)):
             for j in range(self.W if self.bigram[b] >= 0 else P):
                 all.expected[j] += self.part[k].expected[j]
@@ -721,25 +716,55 @@ cdef class BlockDescent:
             D = damping * self.curvature[j] + self.rho2
             self.fresh[j] *= D * high / (D * high + self.rho_group)
 
-    cdef int visit(self, int64_t b, int64_t only, bint wide, bint update, double tolerance, double* gain) noexcept nogil:
-        """One step on a block; adds the decrease of the objective to `gain`. `wide`: for all weights at once, by
-        the diagonal of the Hessian; `only`: for one weight."""
-        cdef int64_t k, parts = self.parts(b), trial
-        cdef double* damping = &self.wide_damping[b] if wide else &self.damping[b]
-        cdef double linear, quadratic, change, needed
-        cdef int status
-        self.load(b)
-        self.on_parts(REPAIR, b)
-        for k in range(parts):
-            if self.part[k].failed:
+    cdef int visit(self, int64_t b, bint update, double tolerance, double* gain, double* norm, double* worst) noexcept nogil:
+        """Up to STEPS steps on a block; adds the decrease of the objective to `gain`. norm, worst: squared norm and
+        largest entry of the block's pseudo-gradient before them."""
+        cdef int64_t j
+        cdef bint wide
+        cdef int status = MOVED
+        if not self.on_parts(GATHER, b):
+            return OUT_OF_RANGE
+        for j in range(STEPS):
+            # Without an l1 penalty every weight counts, and the last step is for all of them.
+            wide = self.rho_group > 0.0 or (self.rho1 == 0.0 and j == STEPS - 1)
+            self.load(b)
+            self.condition(b, -1, not wide)
+            if j == 0:
+                norm[0], worst[0] = self.norm, self.worst
+                self.visited[b] = update or self.visited[b]
+            else:
+                tolerance = fmax(tolerance, ENOUGH * sqrt(norm[0]))
+            if not update or self.norm <= tolerance * tolerance:
+                return GOOD
+            self.goes_on = j + 1 < STEPS
+            status = self.step(b, -1, wide, gain)
+            if status == STAYED and self.goes_on and not self.on_parts(GATHER, b):
                 return OUT_OF_RANGE
-        self.on_parts(GATHER, b)
-        self.condition(b, only, only < 0 and not wide)
+            if status < 0:
+                return status
+        return GOOD
+
+    cdef int visit_weight(self, int64_t b, int64_t j, bint update, double tolerance, double* gain) noexcept nogil:
+        """The same for a single weight, one step."""
+        self.goes_on = False
+        if not self.on_parts(GATHER, b):
+            return OUT_OF_RANGE
+        self.load(b)
+        self.condition(b, j, False)
         self.visited[b] = update or self.visited[b]
         if not update or self.norm <= tolerance * tolerance:
             return GOOD
-        if only >= 0:
-            self.curvature[only] = fmax(self.second_derivative(b, only), self.worst)
+        self.curvature[j] = fmax(self.second_derivative(b, j), self.worst)
+        self.damping[b] = 1.0
+        return min(self.step(b, j, False, gain), <int> GOOD)
+
+    cdef int step(self, int64_t b, int64_t only, bint wide, double* gain) noexcept nogil:
+        """One step on a block whose gradient is known. `wide`: for all weights at once, by the diagonal of the
+        Hessian; `only`: for one weight."""
+        cdef int64_t trial
+        cdef double* damping = &self.wide_damping[b] if wide else &self.damping[b]
+        cdef double linear, quadratic, change, needed
+        cdef int status
         self.newton = False
         if only < 0 and not wide:
             self.select()
@@ -748,35 +773,34 @@ cdef class BlockDescent:
                 self.finish_hessian(b)
         for trial in range(MAX_TRIALS):
             if not self.propose(b, damping[0], &linear, &quadratic) or not linear < 0.0:
-                return GOOD
+                return STAYED
             status = self.store(b, self.fresh)
             if status == NO_MEMORY:
                 return status
-            change = INFINITY if status == OUT_OF_RANGE else self.change(b, parts, linear)
+            change = INFINITY if status == OUT_OF_RANGE else self.change(b, linear)
+            needed = 2.0 * (change - linear) / quadratic
             if change <= SUFFICIENT * linear + self.noise:
-                self.on_parts(COMMIT, b)
                 if linear < -100.0 * self.noise:
-                    needed = 2.0 * (change - linear) / quadratic
                     damping[0] = min(max(needed, 0.5 * damping[0]), 2.0 * damping[0])
                 gain[0] -= change
-                return GOOD
-            needed = 2.0 * (change - linear) / quadratic
+                return MOVED
             damping[0] *= min(max(needed / damping[0], 2.0), 16.0)
             if self.store(b, self.theta) != GOOD:
                 return NO_MEMORY
-        return GOOD
+            if status == GOOD and not self.on_parts(RESTORE, b):
+                return OUT_OF_RANGE
+        return STAYED
 
-    cdef double change(self, int64_t b, int64_t parts, double linear) noexcept nogil:
+    cdef double change(self, int64_t b, double linear) noexcept nogil:
         """Exact change of the objective by the weights in place."""
         cdef int64_t k, j
-        cdef double total = linear, change
+        cdef double total = linear
         for k in range(self.n):                      # linear without gradient . step: the penalty's change
             j = self.candidates[k]
             total -= self.gradient[j] * (self.fresh[j] - self.theta[j])
-        self.on_parts(EVALUATE, b)
-        for k in range(parts):
-            if self.part[k].failed:
-                return INFINITY
+        if not self.on_parts(EVALUATE, b):
+            return INFINITY
+        for k in range(self.parts(b)):
             total += self.part[k].change
         return total
 
@@ -854,8 +878,7 @@ cdef class BlockDescent:
         """[W] of the weights of a block, by (15) or (16), at the messages in place."""
         cdef int64_t k, j
         cdef double[::1] out = np.zeros(self.W)
-        for k in range(self.parts(b)):
-            self.repair(b, k)
+        self.repair(&self.part[0], self.bounds[b], self.bounds[b + 1])
         for j in range(self.W if self.bigram[b] >= 0 else self.x.P):
             if j % self.x.P < self.x.Y:
                 out[j] = self.second_derivative(b, j)
@@ -890,26 +913,18 @@ cdef class BlockDescent:
         """
         cdef int64_t i, b, j, P = self.x.P, W
         cdef double gain = 0.0
-        cdef bint wide
         cdef int status = GOOD
         with nogil:
             for i in range(which.shape[0]):
                 b = which[i]
                 if not by_coordinate:
-                    status = self.visit(b, -1, self.rho_group > 0.0, update, tolerance, &gain)
-                    norms[b], worst[b] = self.norm, self.worst
-                    for j in range(1, STEPS if update else 1):
-                        if status == GOOD:
-                            # Without an l1 penalty every weight counts, and the last step is for all of them.
-                            wide = self.rho_group > 0.0 or (self.rho1 == 0.0 and j == STEPS - 1)
-                            status = self.visit(b, -1, wide, update, fmax(tolerance, ENOUGH * sqrt(norms[b])), &gain)
+                    status = self.visit(b, update, tolerance, &gain, &norms[b], &worst[b])
                 else:
                     norms[b] = worst[b] = 0.0
                     W = self.W if self.bigram[b] >= 0 else P
                     for j in range(0 if self.unigram[b] >= 0 else P, W):
                         if j % P < self.x.Y and status == GOOD:
-                            self.damping[b] = 1.0
-                            status = self.visit(b, j, False, update, tolerance, &gain)
+                            status = self.visit_weight(b, j, update, tolerance, &gain)
                             norms[b] += self.norm
                             worst[b] = fmax(worst[b], self.worst)
                 if status != GOOD:

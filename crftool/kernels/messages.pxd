@@ -48,7 +48,9 @@ cdef const double* matrix(const Lattice* x, int32_t c, bint transposed, double* 
 cdef double factor_before(const Lattice* x, int32_t c, int64_t k, int32_t pair) noexcept nogil
 cdef void times_matrix(
     const Lattice* x, int32_t c, bint transposed, const double* a, double* out, double* scratch) noexcept nogil
-cdef void prefetch(const Lattice* x, int64_t t) noexcept nogil
+cdef void prefetch(const Lattice* x, int64_t first, int64_t last) noexcept nogil
 cdef void begin_row(const Lattice* x, int32_t c, double* out) noexcept nogil
+cdef bint token_scores(const Lattice* x, int64_t t) noexcept nogil
+cdef bint forward(const Lattice* x, int64_t t, bint first, double* scratch) noexcept nogil
 cdef bint extend(const Lattice* x, int64_t s, int64_t to, int64_t down_to, double* scratch) noexcept nogil
 cdef bint build_base(const Lattice* x, int64_t base) noexcept nogil
