@@ -22,6 +22,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from crftool.kernels.messages import aligned
 from crftool.kernels.messages cimport (
     Lattice, Messages, build_base, extend, factor_before, forward, prefetch, times_matrix, token_scores)
 from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row, set_row
@@ -72,7 +73,7 @@ cdef class BlockDescent:
     cdef object pool
     cdef Lattice* x
     cdef int64_t W
-    cdef dict _memory
+    cdef list _memory
     cdef const int32_t[::1] unigram, bigram, token
     cdef const int64_t[::1] bounds, chunks, chunk_bounds, by_base, base_bounds
     cdef const int32_t[::1] bases
@@ -111,7 +112,7 @@ cdef class BlockDescent:
         cdef Lattice* x = &messages.lattice
         cdef int64_t W = x.P + x.R * x.P, P = x.P, k
         cdef Part* part
-        self.pool, self.messages, self.x, self.W = pool, messages, x, W
+        self.pool, self.messages, self.x, self.W, self._memory = pool, messages, x, W, []
         self.unigram, self.bigram, self.bounds = occurrences.unigram, occurrences.bigram, occurrences.bounds
         self.token, self.by_base = occurrences.token, occurrences.by_base
         self.chunks, self.chunk_bounds = occurrences.chunks, occurrences.chunk_bounds
@@ -125,9 +126,8 @@ cdef class BlockDescent:
         self.visited = np.zeros(occurrences.blocks, np.uint8)
         for k in range(PARTS):
             part = &self.part[k]
-            part.expected = <double*> calloc(2 * W + (2 * x.Y + 2 + WAIT) * P, sizeof(double))
-            if part.expected == NULL:
-                raise MemoryError
+            self._memory.append(aligned(2 * W + (2 * x.Y + 2 + WAIT) * P))
+            part.expected = <double*> <size_t> self._memory[k].ctypes.data
             part.gold, part.scratch = part.expected + W, part.expected + 2 * W
             part.outers = part.scratch + (x.Y + 1) * P
             part.rows = part.outers + x.Y * P
@@ -149,7 +149,6 @@ cdef class BlockDescent:
     def __dealloc__(self):
         cdef int64_t k
         for k in range(PARTS):
-            free(self.part[k].expected)
             free(self.part[k].hessian)
         free(self.theta)
         free(self.candidates)

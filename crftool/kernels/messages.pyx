@@ -23,6 +23,7 @@ from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row, WeightRows
 from crftool.kernels.vector cimport crf_next_task, crf_operations, crf_prefetch, operations
 
 cdef enum:
+    LINE = 8                     # numbers in a line of the cache
     GRAIN = 8                    # sequences that a thread takes at a time
     SPARSE = 16                  # pairs of labels per entry from which a sparse product is faster
     FEW = 64                     # factors beyond the base that are cheaper as corrections
@@ -32,6 +33,13 @@ cdef double LARGEST_SCORE = 300.0
 cdef double SMALLEST_FACTOR = 5e-131             # about exp(-LARGEST_SCORE)
 # A corrected sum that comes out smaller than this share of what it was is added up again.
 cdef double CANCELLED = 1e-3
+
+
+def aligned(n):
+    """n zeros that begin with a line of the cache."""
+    room = np.zeros(n + LINE)
+    start = -room.ctypes.data // 8 % LINE
+    return room[start:start + n]
 
 
 cdef class Messages:
@@ -47,8 +55,8 @@ cdef class Messages:
             offsets=dataset.offsets, sequence_of=sequence_of, transition=dataset.transition, labels=dataset.labels,
             unigrams=dataset.unigrams, base_of=bases.base_of, extra_bounds=bases.extra_bounds, extras=bases.extras,
             base_bounds=bases.bounds, members=bases.members, allowed=ends[0], start=ends[1], end=ends[2],
-            psi=np.zeros((self.bases, space.R, P)), psi_t=np.zeros((self.bases, Y, P)),
-            u=np.zeros((N, P)), alpha=np.zeros((N, P)), beta=np.zeros((N, P)), scale=np.ones(N),
+            psi=aligned(self.bases * space.R * P), psi_t=aligned(self.bases * Y * P),
+            u=aligned(N * P), alpha=aligned(N * P), beta=aligned(N * P), scale=np.ones(N),
             valid_to=np.zeros(dataset.S, np.int64), valid_from=np.zeros(dataset.S, np.int64))
         self.lattice.Y, self.lattice.R, self.lattice.P, self.lattice.K = Y, space.R, P, dataset.unigrams.shape[1]
         self.lattice.begin_label = space.R > Y
