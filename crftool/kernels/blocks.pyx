@@ -35,7 +35,7 @@ cdef enum:
     MAX_TRIALS = 40              # steps tried in one visit
     AHEAD = 4                    # occurrences, for prefetching
     SAMPLE = 1024                # occurrences that a Hessian is made of
-    STEPS = 3                    # in a row on one block
+    STEPS = 2                    # in a row on one block
     NEWTON = 512                 # candidates up to which the Hessian of a block is used, not its diagonal
     PASSES = 30                  # over the candidates, to solve the quadratic model
     GOOD = 0
@@ -48,7 +48,7 @@ cdef enum:
 
 cdef double SUFFICIENT = 0.1     # share of the predicted decrease that a step must bring
 cdef double ENOUGH = 0.1         # share of the block's violation with which the next step is left out
-cdef double ENTRY = 0.1          # share of the block's largest violation that lets a weight leave zero
+cdef double ENTRY = 0.02          # share of the block's largest violation that lets a weight leave zero
 cdef double IMPROBABLE = 1e-3    # what the off-diagonal of the Hessian leaves out
 
 # What one part of a block works with. W = P + R P numbers: unigram weights by label, then bigram weights by
