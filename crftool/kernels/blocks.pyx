@@ -24,7 +24,7 @@ from libc.string cimport memcpy, memset
 
 from crftool.kernels.messages import aligned
 from crftool.kernels.messages cimport (
-    Lattice, Messages, build_base, extend, factor_before, forward, prefetch, times_matrix, token_scores)
+    Lattice, Messages, build_base, extend, factor_before, forward, prefetch, rescore, scores, times_matrix)
 from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row, set_row
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
@@ -78,6 +78,9 @@ cdef class BlockDescent:
     cdef const int64_t[::1] bounds, chunks, chunk_bounds, by_base, base_bounds
     cdef const int32_t[::1] bases
     cdef const int8_t[::1] times_unigram, times_bigram
+    cdef const int64_t[::1] score_bounds             # [blocks + 1]
+    cdef const int32_t[::1] score_rows               # rows of scores that a block's unigram observation is in
+    cdef const int8_t[::1] score_times               # how often
     cdef const double[::1] most_times, squares       # [blocks]  of the occurrences at one token: most; sum of squares
     cdef const uint8_t[::1] always_together          # [blocks]
     cdef double rho1, rho2, rho_group
@@ -165,6 +168,13 @@ cdef class BlockDescent:
             squares[some] = np.add.reduceat(times * times, starts)
             together[some] = ~np.logical_or.reduceat(alone, starts)
         self.most_times, self.squares, self.always_together = most, squares, together
+        block = np.repeat(np.arange(occurrences.blocks), np.diff(occurrences.bounds))
+        entries = np.flatnonzero(occurrences.times_unigram)
+        keys = block[entries] * self.messages.rows + np.asarray(self.messages.score_of)[occurrences.token[entries]]
+        keys, first = np.unique(keys, return_index=True)
+        self.score_rows = (keys % self.messages.rows).astype(np.int32)
+        self.score_times = occurrences.times_unigram[entries[first]]
+        self.score_bounds = np.searchsorted(keys // self.messages.rows, np.arange(occurrences.blocks + 1))
 
     # Parts of a block -------------------------------------------------------------------------------------
 
@@ -270,7 +280,7 @@ cdef class BlockDescent:
                     n, base = 0, x.base_of[x.transition[t]]
                 inverse *= m / x.scale[t]
                 before[n] = alpha - P
-                op.product(P, inverse, x.u + t * P, beta, part.rows + n * P)
+                op.product(P, inverse, scores(x, t), beta, part.rows + n * P)
                 self.add_extras(part, t, alpha - P, part.rows + n * P)
                 part.gold[P + x.labels[t - 1] * P + gold] += m
                 n += 1
@@ -350,7 +360,7 @@ cdef class BlockDescent:
                     if first:
                         p *= p_t[y]
                     else:
-                        p *= x.alpha[(t - 1) * P + previous] * x.u[t * P + y] * x.beta[t * P + y] * inverse
+                        p *= x.alpha[(t - 1) * P + previous] * scores(x, t)[y] * x.beta[t * P + y] * inverse
                         p *= self.pair_factor(x.transition[t], previous, y)
                 if p > IMPROBABLE:
                     part.probable[found], part.probability[found] = <int32_t> c, p
@@ -441,7 +451,8 @@ cdef class BlockDescent:
                 old = x.scale[t]
                 if e <= j and self.token[e] == t:
                     part.change -= self.gold_change(e, t)
-                    self.rescore(e, t, t == self.token[i] and not self.moves_bigrams)
+                    if t == self.token[i] and not self.moves_bigrams:
+                        self.reweigh(t, self.times_unigram[e])
                     e += 1
                 if t > self.token[i] or self.moves_bigrams:
                     good = forward(x, t, t == x.offsets[s], part.scratch) and good
@@ -455,21 +466,28 @@ cdef class BlockDescent:
                 part.failed = True
             i = j + 1
 
-    cdef inline void rescore(self, int64_t e, int64_t t, bint alpha_too) noexcept nogil:
-        """u[t], and alpha[t] if nothing before it changes, by the change of the unigram weights."""
+    cdef inline void reweigh(self, int64_t t, int64_t times) noexcept nogil:
+        """alpha[t] where only the unigram weights change, and nothing before: p'(y) ~ p(y) exp(change), no recursion."""
         cdef const crf_operations* op = operations()
-        cdef int64_t P = self.x.P, m
-        cdef double* alpha = self.x.alpha + t * P
+        cdef int64_t m
+        cdef double* alpha = self.x.alpha + t * self.x.P
         cdef double total
-        for m in range(self.times_unigram[e]):
-            op.product(P, 1.0, self.x.u + t * P, self.ratio, self.x.u + t * P)
-            if alpha_too:                            # p'(y) ~ p(y) exp(change): no recursion
-                total = op.product(P, 1.0, alpha, self.ratio, alpha)
-                self.x.scale[t] *= total
-                op.rescale(P, 1.0 / total, alpha)
+        for m in range(times):
+            total = op.product(self.x.P, 1.0, alpha, self.ratio, alpha)
+            self.x.scale[t] *= total
+            op.rescale(self.x.P, 1.0 / total, alpha)
+
+    cdef void reweigh_scores(self, int64_t b) noexcept nogil:
+        """The scores that the unigram observation of a block takes part in, by the change of its weights."""
+        cdef int64_t i, m
+        cdef double* u
+        for i in range(self.score_bounds[b], self.score_bounds[b + 1]):
+            u = self.x.u + self.score_rows[i] * self.x.P
+            for m in range(self.score_times[i]):
+                operations().product(self.x.P, 1.0, u, self.ratio, u)
 
     cdef void restore(self, Part* part, int64_t i, int64_t end) noexcept nogil:
-        """Scores and messages of the weights in place, after a step was taken back."""
+        """Messages of the weights in place, after a step was taken back."""
         cdef int64_t start = i
         cdef Lattice* x = self.x
         cdef int32_t s
@@ -477,9 +495,6 @@ cdef class BlockDescent:
             s = x.sequence_of[self.token[i]]
             x.valid_to[s] = min(x.valid_to[s], self.token[i] - 1)
             x.valid_from[s] = max(x.valid_from[s], self.token[i])
-            if not token_scores(x, self.token[i]):
-                part.failed = True
-                return
         self.repair(part, start, end)
 
     cdef double gold_change(self, int64_t e, int64_t t) noexcept nogil:
@@ -786,9 +801,16 @@ cdef class BlockDescent:
             damping[0] *= min(max(needed / damping[0], 2.0), 16.0)
             if self.store(b, self.theta) != GOOD:
                 return NO_MEMORY
-            if status == GOOD and not self.on_parts(RESTORE, b):
+            if status == GOOD and not self.take_back(b):
                 return OUT_OF_RANGE
         return STAYED
+
+    cdef bint take_back(self, int64_t b) noexcept nogil:
+        cdef int64_t i
+        for i in range(self.score_bounds[b], self.score_bounds[b + 1]):
+            if not rescore(self.x, self.score_rows[i]):
+                return False
+        return self.on_parts(RESTORE, b)
 
     cdef double change(self, int64_t b, double linear) noexcept nogil:
         """Exact change of the objective by the weights in place."""
@@ -797,6 +819,7 @@ cdef class BlockDescent:
         for k in range(self.n):                      # linear without gradient . step: the penalty's change
             j = self.candidates[k]
             total -= self.gradient[j] * (self.fresh[j] - self.theta[j])
+        self.reweigh_scores(b)
         if not self.on_parts(EVALUATE, b):
             return INFINITY
         for k in range(self.parts(b)):
@@ -849,7 +872,7 @@ cdef class BlockDescent:
         for k in range(3):
             times_matrix(x, x.transition[t], False, part.rows + (3 + k) * P, part.rows + k * P, part.scratch)
             for y in range(P):
-                part.rows[k * P + y] *= x.u[t * P + y] / x.scale[t]
+                part.rows[k * P + y] *= scores(x, t)[y] / x.scale[t]
 
     cdef void differentiate(self, Part* part, int64_t e, int64_t t, int64_t j) noexcept nogil:
         """Add what occurrence e at token t contributes to the derivatives with respect to weight j."""
@@ -869,7 +892,7 @@ cdef class BlockDescent:
         if first:
             rows[P + y], rows[2 * P + y] = m * rows[y], m * m * rows[y]
             return
-        step = self.pair_factor(x.transition[t], previous, y) * x.u[t * P + y] / x.scale[t]
+        step = self.pair_factor(x.transition[t], previous, y) * scores(x, t)[y] / x.scale[t]
         rows[2 * P + y] += step * (2 * m * rows[4 * P + previous] + m * m * rows[3 * P + previous])
         rows[P + y] += step * m * rows[3 * P + previous]
 

@@ -42,6 +42,21 @@ def aligned(n):
     return room[start:start + n]
 
 
+def shared_scores(dataset, constraint):
+    """(score_of [N], example [rows]), int32: tokens with the same unigram observations share a row of scores; a token
+    of each row."""
+    first, last = np.zeros(dataset.N, bool), np.zeros(dataset.N, bool)
+    if constraint is not None:                       # which forbids labels at the ends
+        some = np.diff(dataset.offsets) > 0
+        first[dataset.offsets[:-1][some]] = last[dataset.offsets[1:][some] - 1] = True
+    row = first * 2 + last.astype(np.int64)
+    for column in dataset.unigrams.T:
+        key = row * (int(column.max(initial=0)) + 2) + column + 1
+        _, example, row = np.unique(key, return_index=True, return_inverse=True)
+    _, example, row = np.unique(row, return_index=True, return_inverse=True)
+    return row.astype(np.int32), example.astype(np.int32)
+
+
 cdef class Messages:
     def __cinit__(self, dataset, space, bases, WeightRows mu, WeightRows lam, constraint=None):
         """`bases`: how transitions share dense matrices, a corpus.occurrences.Bases."""
@@ -51,12 +66,15 @@ cdef class Messages:
         sequence_of = np.repeat(np.arange(dataset.S, dtype=np.int32), np.diff(dataset.offsets))
         ends = [None] * 3 if constraint is None else [
             np.ascontiguousarray(part, float) for part in (constraint.pairs, constraint.start, constraint.end)]
+        score_of, example = shared_scores(dataset, constraint)
+        self.rows = len(example)
         self._memory = dict(
+            score_of=score_of, example=example,
             offsets=dataset.offsets, sequence_of=sequence_of, transition=dataset.transition, labels=dataset.labels,
             unigrams=dataset.unigrams, base_of=bases.base_of, extra_bounds=bases.extra_bounds, extras=bases.extras,
             base_bounds=bases.bounds, members=bases.members, allowed=ends[0], start=ends[1], end=ends[2],
             psi=aligned(self.bases * space.R * P), psi_t=aligned(self.bases * Y * P),
-            u=aligned(N * P), alpha=aligned(N * P), beta=aligned(N * P), scale=np.ones(N),
+            u=aligned(self.rows * P), alpha=aligned(N * P), beta=aligned(N * P), scale=np.ones(N),
             valid_to=np.zeros(dataset.S, np.int64), valid_from=np.zeros(dataset.S, np.int64))
         self.lattice.Y, self.lattice.R, self.lattice.P, self.lattice.K = Y, space.R, P, dataset.unigrams.shape[1]
         self.lattice.begin_label = space.R > Y
@@ -64,6 +82,8 @@ cdef class Messages:
         self.lattice.sequence_of = <const int32_t*> self._address("sequence_of", np.int32)
         self.lattice.transition = <const int32_t*> self._address("transition", np.int32)
         self.lattice.labels = <const int32_t*> self._address("labels", np.int32)
+        self.lattice.score_of = <const int32_t*> self._address("score_of", np.int32)
+        self.lattice.example = <const int32_t*> self._address("example", np.int32)
         self.lattice.unigrams = <const int32_t*> self._address("unigrams", np.int32)
         self.lattice.base_of = <const int32_t*> self._address("base_of", np.int32)
         self.lattice.extra_bounds = <const int64_t*> self._address("extra_bounds", np.int64)
@@ -84,6 +104,11 @@ cdef class Messages:
         self.lattice.mu, self.lattice.lam = mu.rows, lam.rows
         self.lattice.sparse = constraint is None
 
+    @property
+    def score_of(self):
+        """[N]  which row of scores a token has"""
+        return self._memory["score_of"]
+
     cdef void* _address(self, name, dtype) except? NULL:
         array = self._memory[name]
         if array is None:
@@ -92,11 +117,13 @@ cdef class Messages:
             raise ValueError(f"{name}: not a plain array of {dtype}")
         return <void*> <size_t> array.ctypes.data
 
-    def build_bases(self):
-        """exp(lam) of every base; whether all are in range."""
-        cdef int64_t base
+    def build_scores(self):
+        """exp(mu) of every row, and exp(lam) of every base; whether all are in range."""
+        cdef int64_t base, r
         cdef bint good = True
         with nogil:
+            for r in range(self.rows):
+                good = good and rescore(&self.lattice, r)
             for base in range(self.bases):
                 good = good and build_base(&self.lattice, base)
         return good
@@ -254,14 +281,15 @@ cdef void begin_row(const Lattice* x, int32_t c, double* out) noexcept nogil:
 cdef void prefetch(const Lattice* x, int64_t first, int64_t last) noexcept nogil:
     """Ask for what a visit to tokens first to last of a sequence will read: their messages, and those on the way
     from the messages that hold."""
-    cdef int64_t y, s = x.sequence_of[first], low = max(x.offsets[s], min(first - 1, x.valid_to[s]))
+    cdef int64_t t, y, s = x.sequence_of[first], low = max(x.offsets[s], min(first - 1, x.valid_to[s]))
     cdef int64_t high = max(last, x.valid_from[s])
     for y in range(low * x.P, (last + 1) * x.P, 8):
         crf_prefetch(x.alpha + y)
     for y in range(first * x.P, (high + 1) * x.P, 8):
         crf_prefetch(x.beta + y)
-    for y in range(min(first, low + 1) * x.P, (high + 1) * x.P, 8):
-        crf_prefetch(x.u + y)
+    for t in range(min(first, low + 1), high + 1):
+        for y in range(0, x.P, 8):
+            crf_prefetch(scores(x, t) + y)
 
 
 cdef bint forward(const Lattice* x, int64_t t, bint first, double* scratch) noexcept nogil:
@@ -275,10 +303,10 @@ cdef bint forward(const Lattice* x, int64_t t, bint first, double* scratch) noex
     elif x.begin_label:
         begin_row(x, x.transition[t], a)
     if first and not x.begin_label:
-        memcpy(a, x.u + t * P, P * sizeof(double))
+        memcpy(a, scores(x, t), P * sizeof(double))
         total = op.sum(P, a)
     else:
-        total = op.product(P, 1.0, a, x.u + t * P, a)
+        total = op.product(P, 1.0, a, scores(x, t), a)
     if not (total > 0.0 and isfinite(total) and isfinite(1.0 / total)):
         return False
     x.scale[t] = total
@@ -293,7 +321,7 @@ cdef inline bint backward(const Lattice* x, int64_t t, double* scratch) noexcept
     cdef double* b = x.beta + t * P
     cdef double* v = scratch + x.Y * P
     cdef double total
-    op.product(P, 1.0, x.u + (t + 1) * P, b + P, v)
+    op.product(P, 1.0, scores(x, t + 1), b + P, v)
     times_matrix(x, x.transition[t + 1], True, v, b, scratch)
     total = op.sum(P, b)
     if not (total > 0.0 and isfinite(total) and isfinite(1.0 / total)):
@@ -316,11 +344,11 @@ cdef bint extend(const Lattice* x, int64_t s, int64_t to, int64_t down_to, doubl
     return True
 
 
-cdef bint token_scores(const Lattice* x, int64_t t) noexcept nogil:
-    """u[t] = exp(mu[t]), as the product of the factors of its weights; False if out of range."""
+cdef bint rescore(const Lattice* x, int64_t r) noexcept nogil:
+    """Row r of u = exp(mu), as the product of the factors of its weights; False if out of range."""
     cdef const crf_operations* op = operations()
-    cdef int64_t Y = x.Y, k, e, y, s = x.sequence_of[t]
-    cdef double* u = x.u + t * x.P
+    cdef int64_t Y = x.Y, k, e, y, t = x.example[r], s = x.sequence_of[t]
+    cdef double* u = x.u + r * x.P
     cdef const Row* row
     for y in range(Y):
         u[y] = 1.0
@@ -391,7 +419,7 @@ cdef bint beaten(const Lattice* x, int64_t t, double* p) noexcept nogil:
 
 
 def score(Messages messages, double[::1] loss, int64_t[::1] counter):
-    """All scores and forward messages from the weights; loss [S] is NaN where scores are out of range."""
+    """All forward messages from the scores; loss [S] is NaN where these are out of range."""
     cdef Lattice* x = &messages.lattice
     cdef int64_t s, t, y, start, end, first, S = messages.S, P = x.P
     cdef double* scratch = <double*> malloc((x.Y + 1) * P * sizeof(double))
@@ -405,7 +433,7 @@ def score(Messages messages, double[::1] loss, int64_t[::1] counter):
             for s in range(first, min(S, first + GRAIN)):
                 loss[s], start, end = 0.0, x.offsets[s], x.offsets[s + 1]
                 for t in range(start, end):
-                    if not token_scores(x, t) or not forward(x, t, t == start, scratch):
+                    if not forward(x, t, t == start, scratch):
                         loss[s] = NAN
                         break
                     loss[s] += log(x.scale[t]) - gold_scores(x, t, t == start)

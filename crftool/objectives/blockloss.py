@@ -53,7 +53,7 @@ class BlockLoss:
         """The loss at the weights in place, NaN if out of range. Their scores and forward messages are computed anew,
         backward messages when they are needed."""
         loss = np.zeros(self.dataset.S)
-        if not self.messages.build_bases():
+        if not self.messages.build_scores():
             return math.nan
         self.pool.run(messages.score, self.messages, loss)
         return math.fsum(loss) if np.isfinite(loss).all() else math.nan
