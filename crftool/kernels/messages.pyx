@@ -25,7 +25,7 @@ from crftool.kernels.vector cimport crf_next_task, crf_operations, crf_prefetch,
 cdef enum:
     LINE = 8                     # numbers in a line of the cache
     GRAIN = 8                    # sequences that a thread takes at a time
-    SPARSE = 16                  # pairs of labels per entry from which a sparse product is faster
+    SPARSE = 10                  # pairs of labels per entry from which a sparse product is faster
     FEW = 64                     # factors beyond the base that are cheaper as corrections
 
 # Beyond this range of log scores at one place, products of messages may vanish.
