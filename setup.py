@@ -27,7 +27,7 @@ DIRECTIVES = {
 
 KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "queries", "viterbi", "scoring", "gradient",
            "history", "proximal", "stochastic", "workspace", "lookup", "combinations", "decoding", "writing", "tagger",
-           "rows", "messages", "blocks"]
+           "rows", "messages", "parts", "steps", "blocks"]
 HEADERS = [f"crftool/kernels/{name}.h" for name in ("operations", "vector", "vector_body", "hashing", "utf8", "numbers")]
 
 

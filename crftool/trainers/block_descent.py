@@ -28,7 +28,7 @@ NEGLIGIBLE = 0.3
 ROUNDING = 1e-15                     # relative error of the objective
 PHASE = "blocks"                     # of a checkpoint
 LONGEST_LEAP, SHORTEST_LEAP = 64.0, 0.05     # in steps of the last two sweeps
-LONGER, SHORTER, TRIALS = 1.5, 0.5, 2        # the next leap after one that lowers the objective, or does not
+LONGER, SHORTER, TRIALS = 2.0, 0.3, 3        # the next leap after one that lowers the objective, or does not
 
 
 def train(problem, theta, stop, report):
