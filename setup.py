@@ -25,9 +25,9 @@ DIRECTIVES = {
     "embedsignature": True,
 }
 
-KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "batches", "pairs", "queries", "viterbi", "scoring", "gradient",
-           "history", "proximal", "stochastic", "workspace", "lookup", "combinations", "decoding", "writing", "tagger",
-           "rows", "messages", "blocks"]
+KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "batches", "pairs", "queries", "viterbi", "scoring",
+           "gradient", "history", "proximal", "stochastic", "workspace", "lookup", "combinations", "decoding", "writing", "tagger",
+           "rows", "messages", "parts", "steps", "blocks"]
 # The headers that a kernel, or a header of its own, includes: what must be built anew after a change.
 HEADERS = {
     "vector": ["operations", "vector", "vector_body", "products_body"],

@@ -12,6 +12,8 @@ from crftool.corpus.observations import NONE
 from crftool.kernels.chain import padded
 
 BASE_MEMORY = 64 << 20               # bytes that dense transition matrices may take
+CHUNK = 32                           # occurrences worked on while their messages are in the cache
+MANY_CHUNKS = 8                      # chunks of a block whose transitions have several bases
 
 
 def paired_bigrams(encoder):
@@ -89,7 +91,9 @@ class Occurrences:
     token: np.ndarray                # [n]           int32
     times_unigram: np.ndarray        # [n]           int8   how often the unigram observation occurs there
     times_bigram: np.ndarray         # [n]           int8
-    by_base: np.ndarray              # [n]           int64  the entries of a block, ordered by base and token
+    chunks: np.ndarray               # [blocks + 1]  int64  which chunks a block has
+    chunk_bounds: np.ndarray         # [chunks + 1]  int64  their entries; a sequence is never cut
+    by_base: np.ndarray              # [n]           int64  the entries of a chunk, ordered by base and token
 
     @property
     def blocks(self):
@@ -132,6 +136,26 @@ class Occurrences:
         entries = np.argsort(rank[block], kind="stable")
         block, token = rank[block][entries], token[entries]
         base = np.where(follows[token], base_of[dataset.transition[token]], NONE)
-        return cls(unigram[order], bigram[order], _bounds(block, len(order)), token,
+        bounds = _bounds(block, len(order))
+        chunks, chunk_of = _chunks(bounds, block, _sequence_of(dataset)[token], base)
+        return cls(unigram[order], bigram[order], bounds, token,
                    (times - bigrams)[entries].astype(np.int8), bigrams[entries].astype(np.int8),
-                   np.lexsort((base, block)))
+                   chunks, _bounds(chunk_of, chunks[-1]), np.lexsort((base, chunk_of)))
+
+
+def _sequence_of(dataset):
+    return np.repeat(np.arange(dataset.S), np.diff(dataset.offsets))
+
+
+def _chunks(bounds, block, sequence, base):
+    """(chunks [blocks + 1], chunk of every entry): a few entries each, more where bases have to be sorted."""
+    sizes = np.diff(bounds)
+    known = base >= 0
+    low, high = np.full(len(sizes), np.iinfo(np.int32).max), np.full(len(sizes), NONE)
+    np.minimum.at(low, block[known], base[known])
+    np.maximum.at(high, block[known], base[known])
+    size = np.where(low < high, np.maximum(CHUNK, -(-sizes // MANY_CHUNKS)), CHUNK)
+    chunks = np.concatenate(([0], np.cumsum(-(-sizes // size)))).astype(np.int64)
+    fresh = (np.diff(block, prepend=-1) != 0) | (np.diff(sequence, prepend=-1) != 0)
+    start = np.maximum.accumulate(np.where(fresh, np.arange(len(block)), 0))
+    return chunks, chunks[block] + (start - bounds[block]) // size[block]

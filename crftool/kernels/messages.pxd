@@ -25,7 +25,9 @@ cdef struct Lattice:
     const double* allowed        # [Y][Y]  1, or 0 where forbidden; NULL: all allowed
     const double* start          # [Y]  the same for first and last labels
     const double* end
-    double* u                    # [N][P]  exp(mu), up to a factor
+    const int32_t* score_of      # [N]     which row of u a token has
+    const int32_t* example       # [rows]  a token with that row
+    double* u                    # [rows][P]  exp(mu)
     double* alpha                # [N][P]  forward messages, each of sum 1
     double* beta                 # [N][P]  backward messages, each of sum 1
     double* scale                # [N]     what the forward message was divided by
@@ -37,7 +39,7 @@ cdef struct Lattice:
 
 cdef class Messages:
     cdef Lattice lattice
-    cdef readonly int64_t S, N, bases
+    cdef readonly int64_t S, N, bases, rows
     cdef readonly WeightRows mu, lam
     cdef dict _memory
 
@@ -48,7 +50,16 @@ cdef const double* matrix(const Lattice* x, int32_t c, bint transposed, double* 
 cdef double factor_before(const Lattice* x, int32_t c, int64_t k, int32_t pair) noexcept nogil
 cdef void times_matrix(
     const Lattice* x, int32_t c, bint transposed, const double* a, double* out, double* scratch) noexcept nogil
-cdef void prefetch(const Lattice* x, int64_t t) noexcept nogil
+cdef void prefetch(const Lattice* x, int64_t first, int64_t last) noexcept nogil
 cdef void begin_row(const Lattice* x, int32_t c, double* out) noexcept nogil
+cdef bint rescore(const Lattice* x, int64_t r) noexcept nogil
+
+
+cdef inline double* scores(const Lattice* x, int64_t t) noexcept nogil:
+    """[P]  exp(mu) of token t"""
+    return x.u + x.score_of[t] * x.P
+
+
+cdef bint forward(const Lattice* x, int64_t t, bint first, double* scratch) noexcept nogil
 cdef bint extend(const Lattice* x, int64_t s, int64_t to, int64_t down_to, double* scratch) noexcept nogil
 cdef bint build_base(const Lattice* x, int64_t base) noexcept nogil

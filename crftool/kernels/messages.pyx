@@ -23,14 +23,38 @@ from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row, WeightRows
 from crftool.kernels.vector cimport crf_next_task, crf_operations, crf_prefetch, operations
 
 cdef enum:
+    LINE = 8                     # numbers in a line of the cache
     GRAIN = 8                    # sequences that a thread takes at a time
-    SPARSE = 16                  # pairs of labels per entry from which a sparse product is faster
+    SPARSE = 10                  # pairs of labels per entry from which a sparse product is faster
     FEW = 64                     # factors beyond the base that are cheaper as corrections
 
 # Beyond this range of log scores at one place, products of messages may vanish.
 cdef double LARGEST_SCORE = 300.0
+cdef double SMALLEST_FACTOR = 5e-131             # about exp(-LARGEST_SCORE)
 # A corrected sum that comes out smaller than this share of what it was is added up again.
 cdef double CANCELLED = 1e-3
+
+
+def aligned(n):
+    """n zeros that begin with a line of the cache."""
+    room = np.zeros(n + LINE)
+    start = -room.ctypes.data // 8 % LINE
+    return room[start:start + n]
+
+
+def shared_scores(dataset, constraint):
+    """(score_of [N], example [rows]), int32: tokens with the same unigram observations share a row of scores; a token
+    of each row."""
+    first, last = np.zeros(dataset.N, bool), np.zeros(dataset.N, bool)
+    if constraint is not None:                       # which forbids labels at the ends
+        some = np.diff(dataset.offsets) > 0
+        first[dataset.offsets[:-1][some]] = last[dataset.offsets[1:][some] - 1] = True
+    row = first * 2 + last.astype(np.int64)
+    for column in dataset.unigrams.T:
+        key = row * (int(column.max(initial=0)) + 2) + column + 1
+        _, example, row = np.unique(key, return_index=True, return_inverse=True)
+    _, example, row = np.unique(row, return_index=True, return_inverse=True)
+    return row.astype(np.int32), example.astype(np.int32)
 
 
 cdef class Messages:
@@ -42,12 +66,15 @@ cdef class Messages:
         sequence_of = np.repeat(np.arange(dataset.S, dtype=np.int32), np.diff(dataset.offsets))
         ends = [None] * 3 if constraint is None else [
             np.ascontiguousarray(part, float) for part in (constraint.pairs, constraint.start, constraint.end)]
+        score_of, example = shared_scores(dataset, constraint)
+        self.rows = len(example)
         self._memory = dict(
+            score_of=score_of, example=example,
             offsets=dataset.offsets, sequence_of=sequence_of, transition=dataset.transition, labels=dataset.labels,
             unigrams=dataset.unigrams, base_of=bases.base_of, extra_bounds=bases.extra_bounds, extras=bases.extras,
             base_bounds=bases.bounds, members=bases.members, allowed=ends[0], start=ends[1], end=ends[2],
-            psi=np.zeros((self.bases, space.R, P)), psi_t=np.zeros((self.bases, Y, P)),
-            u=np.zeros((N, P)), alpha=np.zeros((N, P)), beta=np.zeros((N, P)), scale=np.ones(N),
+            psi=aligned(self.bases * space.R * P), psi_t=aligned(self.bases * Y * P),
+            u=aligned(self.rows * P), alpha=aligned(N * P), beta=aligned(N * P), scale=np.ones(N),
             valid_to=np.zeros(dataset.S, np.int64), valid_from=np.zeros(dataset.S, np.int64))
         self.lattice.Y, self.lattice.R, self.lattice.P, self.lattice.K = Y, space.R, P, dataset.unigrams.shape[1]
         self.lattice.begin_label = space.R > Y
@@ -55,6 +82,8 @@ cdef class Messages:
         self.lattice.sequence_of = <const int32_t*> self._address("sequence_of", np.int32)
         self.lattice.transition = <const int32_t*> self._address("transition", np.int32)
         self.lattice.labels = <const int32_t*> self._address("labels", np.int32)
+        self.lattice.score_of = <const int32_t*> self._address("score_of", np.int32)
+        self.lattice.example = <const int32_t*> self._address("example", np.int32)
         self.lattice.unigrams = <const int32_t*> self._address("unigrams", np.int32)
         self.lattice.base_of = <const int32_t*> self._address("base_of", np.int32)
         self.lattice.extra_bounds = <const int64_t*> self._address("extra_bounds", np.int64)
@@ -75,6 +104,11 @@ cdef class Messages:
         self.lattice.mu, self.lattice.lam = mu.rows, lam.rows
         self.lattice.sparse = constraint is None
 
+    @property
+    def score_of(self):
+        """[N]  which row of scores a token has"""
+        return self._memory["score_of"]
+
     cdef void* _address(self, name, dtype) except? NULL:
         array = self._memory[name]
         if array is None:
@@ -83,11 +117,13 @@ cdef class Messages:
             raise ValueError(f"{name}: not a plain array of {dtype}")
         return <void*> <size_t> array.ctypes.data
 
-    def build_bases(self):
-        """exp(lam) of every base; whether all are in range."""
-        cdef int64_t base
+    def build_scores(self):
+        """exp(mu) of every row, and exp(lam) of every base; whether all are in range."""
+        cdef int64_t base, r
         cdef bint good = True
         with nogil:
+            for r in range(self.rows):
+                good = good and rescore(&self.lattice, r)
             for base in range(self.bases):
                 good = good and build_base(&self.lattice, base)
         return good
@@ -167,32 +203,24 @@ cdef double factor_before(const Lattice* x, int32_t c, int64_t k, int32_t pair) 
 
 cdef bint times_sparse(const Lattice* x, const Row* row, bint transposed, const double* a, double* out) noexcept nogil:
     """out [P] = a psi or psi a for a psi of one row: sum(a) plus (exp(lam) - 1) on its entries (the paper's eq. 9).
-    False if that cancels most of a sum."""
-    cdef int64_t P = x.P, e = 0, y, previous
-    cdef double total = operations().sum(x.Y, a), more
+    False if that cancels most of a sum. Padding of `a` must be zero."""
+    cdef const crf_operations* op = operations()
+    cdef int64_t e, y, n = row.n
+    cdef double total = op.sum(x.P, a)
     for y in range(x.Y):
         out[y] = total
-    for y in range(x.Y, P):
+    for y in range(x.Y, x.P):
         out[y] = 0.0
-    while e < row.n:
-        previous, more = row.pair[e] >> PAIR_BITS, 0.0
-        if previous == x.Y:
-            break
-        if transposed:
-            while e < row.n and row.pair[e] >> PAIR_BITS == previous:
-                more += a[row.pair[e] & LABEL_MASK] * (row.factor[e] - 1.0)
-                e += 1
-            out[previous] += more
-        else:
-            more = a[previous]
-            while e < row.n and row.pair[e] >> PAIR_BITS == previous:
-                out[row.pair[e] & LABEL_MASK] += more * (row.factor[e] - 1.0)
-                e += 1
-    total *= CANCELLED
-    for y in range(x.Y):
-        if out[y] < total:
-            return False
-    return True
+    if x.begin_label:                                # whose pairs come last
+        while n > 0 and row.pair[n - 1] >> PAIR_BITS == x.Y:
+            n -= 1
+    if transposed:
+        for e in range(n):
+            out[row.pair[e] >> PAIR_BITS] += a[row.pair[e] & LABEL_MASK] * (row.factor[e] - 1.0)
+    else:
+        for e in range(n):
+            out[row.pair[e] & LABEL_MASK] += a[row.pair[e] >> PAIR_BITS] * (row.factor[e] - 1.0)
+    return op.minimum(x.Y, out) >= CANCELLED * total
 
 
 cdef void times_matrix(
@@ -250,60 +278,55 @@ cdef void begin_row(const Lattice* x, int32_t c, double* out) noexcept nogil:
 
 # Messages -------------------------------------------------------------------------------------------------
 
-cdef void prefetch(const Lattice* x, int64_t t) noexcept nogil:
-    """Ask for what a visit to token t will read."""
-    cdef int64_t y
-    for y in range(0, x.P, 8):
-        crf_prefetch(x.alpha + t * x.P + y)
-        crf_prefetch(x.beta + t * x.P + y)
-        crf_prefetch(x.u + t * x.P + y)
+cdef void prefetch(const Lattice* x, int64_t first, int64_t last) noexcept nogil:
+    """Ask for what a visit to tokens first to last of a sequence will read: their messages, and those on the way
+    from the messages that hold."""
+    cdef int64_t t, y, s = x.sequence_of[first], low = max(x.offsets[s], min(first - 1, x.valid_to[s]))
+    cdef int64_t high = max(last, x.valid_from[s])
+    for y in range(low * x.P, (last + 1) * x.P, 8):
+        crf_prefetch(x.alpha + y)
+    for y in range(first * x.P, (high + 1) * x.P, 8):
+        crf_prefetch(x.beta + y)
+    for t in range(min(first, low + 1), high + 1):
+        for y in range(0, x.P, 8):
+            crf_prefetch(scores(x, t) + y)
 
 
-cdef inline bint forward(const Lattice* x, int64_t t, bint first, double* scratch) noexcept nogil:
+cdef bint forward(const Lattice* x, int64_t t, bint first, double* scratch) noexcept nogil:
     """alpha[t] from alpha[t-1]; False if it vanishes."""
     cdef const crf_operations* op = operations()
-    cdef int64_t P = x.P, y
+    cdef int64_t P = x.P
     cdef double* a = x.alpha + t * P
-    cdef const double* u = x.u + t * P
     cdef double total
     if not first:
         times_matrix(x, x.transition[t], False, a - P, a, scratch)
-        for y in range(P):
-            a[y] *= u[y]
+    elif x.begin_label:
+        begin_row(x, x.transition[t], a)
+    if first and not x.begin_label:
+        memcpy(a, scores(x, t), P * sizeof(double))
+        total = op.sum(P, a)
     else:
-        if x.begin_label:
-            begin_row(x, x.transition[t], a)
-            for y in range(P):
-                a[y] *= u[y]
-        else:
-            memcpy(a, u, P * sizeof(double))
-    total = op.sum(x.Y, a)
+        total = op.product(P, 1.0, a, scores(x, t), a)
     if not (total > 0.0 and isfinite(total) and isfinite(1.0 / total)):
         return False
     x.scale[t] = total
-    total = 1.0 / total
-    for y in range(P):
-        a[y] *= total
+    op.scale(P, 1.0 / total, a)
     return True
 
 
 cdef inline bint backward(const Lattice* x, int64_t t, double* scratch) noexcept nogil:
     """beta[t] from beta[t+1]; False if it vanishes."""
     cdef const crf_operations* op = operations()
-    cdef int64_t P = x.P, y
+    cdef int64_t P = x.P
     cdef double* b = x.beta + t * P
-    cdef const double* u = x.u + (t + 1) * P
     cdef double* v = scratch + x.Y * P
     cdef double total
-    for y in range(P):
-        v[y] = u[y] * b[P + y]
+    op.product(P, 1.0, scores(x, t + 1), b + P, v)
     times_matrix(x, x.transition[t + 1], True, v, b, scratch)
-    total = op.sum(x.Y, b)
+    total = op.sum(P, b)
     if not (total > 0.0 and isfinite(total) and isfinite(1.0 / total)):
         return False
-    total = 1.0 / total
-    for y in range(P):
-        b[y] *= total
+    op.scale(P, 1.0 / total, b)
     return True
 
 
@@ -321,31 +344,38 @@ cdef bint extend(const Lattice* x, int64_t s, int64_t to, int64_t down_to, doubl
     return True
 
 
-cdef double token_scores(const Lattice* x, int64_t t, double* u, double* gold) noexcept nogil:
-    """u [P] = exp(mu[t] - largest); adds the gold label's score to `gold`. Returns the largest, NaN if out of range."""
+cdef bint rescore(const Lattice* x, int64_t r) noexcept nogil:
+    """Row r of u = exp(mu), as the product of the factors of its weights; False if out of range."""
     cdef const crf_operations* op = operations()
-    cdef int64_t Y = x.Y, k, e, y, s = x.sequence_of[t]
-    cdef double largest
+    cdef int64_t Y = x.Y, k, e, y, t = x.example[r], s = x.sequence_of[t]
+    cdef double* u = x.u + r * x.P
     cdef const Row* row
-    memset(u, 0, x.P * sizeof(double))
+    for y in range(Y):
+        u[y] = 1.0
     for k in range(x.K):
-        if x.unigrams[t * x.K + k] < 0:
-            continue
-        row = &x.mu[x.unigrams[t * x.K + k]]
-        for e in range(row.n):
-            u[row.pair[e]] += row.value[e]
-    gold[0] += u[x.labels[t]]
-    largest = op.maximum(Y, u)
-    if not largest - op.minimum(Y, u) < 2 * LARGEST_SCORE:
-        return NAN
-    op.exp_shifted(Y, u, largest, u)
+        if x.unigrams[t * x.K + k] >= 0:
+            row = &x.mu[x.unigrams[t * x.K + k]]
+            for e in range(row.n):
+                u[row.pair[e]] *= row.factor[e]
+    if not (op.minimum(Y, u) > SMALLEST_FACTOR and op.maximum(Y, u) < 1.0 / SMALLEST_FACTOR):
+        return False
     if x.start != NULL and t == x.offsets[s]:
         for y in range(Y):
             u[y] *= x.start[y]
     if x.end != NULL and t == x.offsets[s + 1] - 1:
         for y in range(Y):
             u[y] *= x.end[y]
-    return largest
+    return True
+
+
+cdef double gold_scores(const Lattice* x, int64_t t, bint first) noexcept nogil:
+    """The weights of the gold labels at t."""
+    cdef int64_t k
+    cdef double total = gold_transition(x, t, first)
+    for k in range(x.K):
+        if x.unigrams[t * x.K + k] >= 0:
+            total += find(&x.mu[x.unigrams[t * x.K + k]], x.labels[t])
+    return total
 
 
 cdef double gold_transition(const Lattice* x, int64_t t, bint first) noexcept nogil:
@@ -378,23 +408,20 @@ cdef double find(const Row* row, int32_t pair) noexcept nogil:
     return row.value[low] if low < row.n and row.pair[low] == pair else 0.0
 
 
-cdef bint beaten(int64_t Y, const double* a, const double* b, int32_t label) noexcept nogil:
-    """Whether another label is more probable; the first of equals wins, as in decoding."""
-    cdef int64_t y
-    cdef double p = a[label] * b[label], q
-    for y in range(Y):
-        q = a[y] * b[y]
-        if q > p or (q == p and y < label):
+cdef bint beaten(const Lattice* x, int64_t t, double* p) noexcept nogil:
+    """Whether another label is more probable at t; the first of equals wins, as in decoding. p [P] is scratch."""
+    cdef int64_t y, label = x.labels[t]
+    operations().product(x.P, 1.0, x.alpha + t * x.P, x.beta + t * x.P, p)
+    for y in range(label):
+        if p[y] == p[label]:
             return True
-    return False
+    return operations().maximum(x.Y, p) > p[label]
 
 
-def rebuild(Messages messages, bint forward_only, double[::1] loss, int64_t[::1] errors, int64_t[::1] counter):
-    """All scores and messages from the weights; loss [S] is NaN where scores are out of range, errors [S]
-    counts the tokens whose most probable label is wrong."""
+def score(Messages messages, double[::1] loss, int64_t[::1] counter):
+    """All forward messages from the scores; loss [S] is NaN where these are out of range."""
     cdef Lattice* x = &messages.lattice
-    cdef int64_t s, t, y, first, S = messages.S, P = x.P
-    cdef double total, gold, largest
+    cdef int64_t s, t, y, start, end, first, S = messages.S, P = x.P
     cdef double* scratch = <double*> malloc((x.Y + 1) * P * sizeof(double))
     if scratch == NULL:
         raise MemoryError
@@ -404,24 +431,39 @@ def rebuild(Messages messages, bint forward_only, double[::1] loss, int64_t[::1]
             if first >= S:
                 break
             for s in range(first, min(S, first + GRAIN)):
-                loss[s], errors[s], total, gold = 0.0, 0, 0.0, 0.0
+                loss[s], start, end = 0.0, x.offsets[s], x.offsets[s + 1]
+                for t in range(start, end):
+                    if not forward(x, t, t == start, scratch):
+                        loss[s] = NAN
+                        break
+                    loss[s] += log(x.scale[t]) - gold_scores(x, t, t == start)
+                if start < end:
+                    x.valid_to[s] = x.valid_from[s] = end - 1
+                    for y in range(P):
+                        x.beta[(end - 1) * P + y] = 1.0 / x.Y if y < x.Y else 0.0
+    free(scratch)
+
+
+def complete(Messages messages, int64_t[::1] errors, int64_t[::1] counter):
+    """All backward messages after `score`; errors [S] counts the tokens whose most probable label is wrong, and is -1
+    where messages are out of range."""
+    cdef Lattice* x = &messages.lattice
+    cdef int64_t s, t, first, S = messages.S
+    cdef double* scratch = <double*> malloc((x.Y + 1) * x.P * sizeof(double))
+    if scratch == NULL:
+        raise MemoryError
+    with nogil:
+        while True:
+            first = crf_next_task(&counter[0]) * GRAIN
+            if first >= S:
+                break
+            for s in range(first, min(S, first + GRAIN)):
+                errors[s] = 0
                 if x.offsets[s] == x.offsets[s + 1]:
                     continue
-                for t in range(x.offsets[s], x.offsets[s + 1]):
-                    largest = token_scores(x, t, x.u + t * P, &gold)
-                    gold += gold_transition(x, t, t == x.offsets[s])
-                    if largest != largest or not forward(x, t, t == x.offsets[s], scratch):
-                        total = NAN
-                        break
-                    total += largest + log(x.scale[t])
-                x.valid_to[s], x.valid_from[s] = x.offsets[s + 1] - 1, x.offsets[s + 1] - 1
-                for y in range(P):
-                    x.beta[(x.offsets[s + 1] - 1) * P + y] = 1.0 / x.Y if y < x.Y else 0.0
-                if total == total and not forward_only and not extend(x, s, x.valid_to[s], x.offsets[s], scratch):
-                    total = NAN
-                loss[s] = total - gold
-                if forward_only:
+                if not extend(x, s, x.valid_to[s], x.offsets[s], scratch):
+                    errors[s] = -1
                     continue
                 for t in range(x.offsets[s], x.offsets[s + 1]):
-                    errors[s] += beaten(x.Y, x.alpha + t * P, x.beta + t * P, x.labels[t])
+                    errors[s] += beaten(x, t, scratch)
     free(scratch)

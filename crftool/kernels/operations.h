@@ -45,6 +45,8 @@ typedef struct {
     double (*largest)(int64_t, const double *);
     void (*take_step)(int64_t, double, const double *, const double *, const float *, float *, float *, double *);
     void (*settle)(int64_t, double, double, double *, float *);
+    double (*product)(int64_t, double, const double *, const double *, double *);
+    void (*add_product)(int64_t, double, const double *, const double *, double *);
 } crf_operations;
 
 #endif

@@ -51,7 +51,8 @@
      exp_shifted_##level, row_times_matrix_##level, rows_times_matrix_##level, rows_times_entries_##level, \
      add_outers_##level, multiply_##level, scale_##level, leave_##level, best_score_##level, best_predecessor_##level, \
      sum_rows_##level, add_to_rows_##level, three_dots_##level, \
-     add_scaled_single_##level, turn_##level, largest_##level, take_step_##level, settle_##level}
+     add_scaled_single_##level, turn_##level, largest_##level, take_step_##level, settle_##level, \
+     product_##level, add_product_##level}
 
 /* The operations of the level asked for; NULL if this CPU or build does not have it. */
 static inline const crf_operations *crf_operations_named(const char *name) {

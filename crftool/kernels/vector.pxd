@@ -35,6 +35,8 @@ cdef extern from "operations.h":
         void (*take_step)(int64_t, double, const double*, const double*, const float*, float*, float*,
                           double*) noexcept nogil
         void (*settle)(int64_t, double, double, double*, float*) noexcept nogil
+        double (*product)(int64_t, double, const double*, const double*, double*) noexcept nogil
+        void (*add_product)(int64_t, double, const double*, const double*, double*) noexcept nogil
 
 cdef enum:
     CHUNK_SIZE = 16384           # weights in a chunk

@@ -354,5 +354,36 @@ static CRF_TARGET void CRF_LEVEL(best_predecessor)(int64_t rows, int64_t columns
     }
 }
 
+/* out = a x y, and its sum; n is a multiple of 8, out may be x */
+static CRF_TARGET double CRF_LEVEL(product)(int64_t n, double a, const double *x, const double *y, double *out) {
+    double s[8] = {0};
+#ifdef CRF_LANES
+    enum { width = 8 / CRF_LANES };
+    CRF_LEVEL(lanes) t[width];
+    for (int w = 0; w < width; w++) t[w] = (CRF_LEVEL(lanes)){0};
+    for (int64_t i = 0; i < n; i += 8)
+        for (int w = 0; w < width; w++) {
+            const int64_t at = i + w * CRF_LANES;
+            const CRF_LEVEL(lanes) v = a * *(const CRF_LEVEL(loaded) *)(x + at) * *(const CRF_LEVEL(loaded) *)(y + at);
+            t[w] += v;
+            *(CRF_LEVEL(loaded) *)(out + at) = v;
+        }
+    memcpy(s, t, sizeof s);
+#else
+    for (int64_t i = 0; i < n; i += 8)
+        for (int k = 0; k < 8; k++) {
+            out[i + k] = a * x[i + k] * y[i + k];
+            s[k] += out[i + k];
+        }
+#endif
+    return CRF_LEVEL(join)(s);
+}
+
+/* out += a x y */
+static CRF_TARGET void CRF_LEVEL(add_product)(int64_t n, double a, const double *CRF_RESTRICT x,
+                                              const double *CRF_RESTRICT y, double *CRF_RESTRICT out) {
+    for (int64_t i = 0; i < n; i++) out[i] += a * x[i] * y[i];
+}
+
 #undef CRF_WIDTHS
 #undef CRF_AT

@@ -49,16 +49,21 @@ class BlockLoss:
         """How many weights may become non-zero."""
         return self.F if not self.observed_only else seen_weights(self.dataset, self.space)
 
-    def rebuild(self, forward_only=False):
-        """The loss at the weights in place, NaN if out of range; all messages are computed anew (backward ones
-        when they are needed, and no errors counted, with `forward_only`)."""
-        loss, errors = np.zeros(self.dataset.S), np.zeros(self.dataset.S, np.int64)
-        if not self.messages.build_bases():
+    def score(self):
+        """The loss at the weights in place, NaN if out of range. Their scores and forward messages are computed anew,
+        backward messages when they are needed."""
+        loss = np.zeros(self.dataset.S)
+        if not self.messages.build_scores():
             return math.nan
-        self.pool.run(messages.rebuild, self.messages, forward_only, loss, errors)
-        if not forward_only:
-            self.token_errors = int(errors.sum())
+        self.pool.run(messages.score, self.messages, loss)
         return math.fsum(loss) if np.isfinite(loss).all() else math.nan
+
+    def complete(self):
+        """After `score`: all backward messages, and `token_errors`; whether they are in range."""
+        errors = np.zeros(self.dataset.S, np.int64)
+        self.pool.run(messages.complete, self.messages, errors)
+        self.token_errors = int(errors.sum())
+        return errors.min(initial=0) == 0
 
 
 def memory(dataset, space):

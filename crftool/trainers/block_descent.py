@@ -28,6 +28,7 @@ NEGLIGIBLE = 0.3
 ROUNDING = 1e-15                     # relative error of the objective
 PHASE = "blocks"                     # of a checkpoint
 LONGEST_LEAP, SHORTEST_LEAP = 64.0, 0.05     # in steps of the last two sweeps
+LONGER, SHORTER, TRIALS = 2.0, 0.3, 3        # the next leap after one that lowers the objective, or does not
 
 
 def train(problem, theta, stop, report):
@@ -93,7 +94,7 @@ class Descent:
         number, gain, saved = 0, 0.0, resume(PHASE, self.problem, self.stop)
         if saved is not None:
             number, gain = self._restore(saved)
-        value = self._rebuild()
+        value = self._settle(self._objective())
         if math.isnan(value):
             raise NumericError("the scores of the initial weights are out of range; start from zero weights")
         if saved is None:
@@ -147,31 +148,22 @@ class Descent:
         optimum together, each sweep moving each a little; this makes up for it.
         """
         new = self._weights()
-        if self.points:
-            found, length = None, self.leap
-            ahead = self._value_beyond(new, length)
-            if ahead < value:
-                while ahead < value and length < LONGEST_LEAP:
-                    found, value, length = length, ahead, 2.0 * length
-                    ahead = self._value_beyond(new, length)
-            else:
-                while found is None and length > SHORTEST_LEAP:
-                    length *= 0.5
-                    if self._value_beyond(new, length) < value:
-                        found = length
-            self.leap = length if found is None else found
-            if found is not None:
-                new = self._beyond(new, found)
+        for _ in range(TRIALS if self.points else 0):
+            ahead = self._beyond(new, self.leap)
+            self._load(ahead)
+            height = self._objective()
+            if height < value:
+                new, self.leap = ahead, min(LONGEST_LEAP, LONGER * self.leap)
+                break
+            self.leap = max(SHORTEST_LEAP, SHORTER * self.leap)
+        else:
             self._load(new)
+            height = self._objective()
         self.points = [*self.points[-1:], new]
-        return self._rebuild()
+        return self._settle(height)
 
     def _beyond(self, new, length):
         return beyond(self.points[0], new, length, may_cross=self.penalty.rho1 == 0.0)
-
-    def _value_beyond(self, new, length):
-        self._load(self._beyond(new, length))
-        return self._objective(forward_only=True)
 
     def _weights(self):
         return SparseWeights(self.loss.space, self.loss.mu.dump(), self.loss.lam.dump())
@@ -194,17 +186,19 @@ class Descent:
             raise NumericError("weights have grown out of range; raise --rho2 or --rho1")
         return gain
 
-    def _objective(self, forward_only=False):
-        """The objective at the weights in place, with their messages."""
-        loss = self.loss.rebuild(forward_only)
+    def _objective(self):
+        """The objective at the weights in place, with their forward messages."""
+        loss = self.loss.score()
         unigrams, bigrams = self.loss.mu.norms(), self.loss.lam.norms()
         self.active = unigrams[0], bigrams[0]
         groups = self.kernel.group_norms() if self.penalty.rho_group else 0.0
         return loss + self.penalty.value(unigrams[1] + bigrams[1], unigrams[2] + bigrams[2], groups)
 
-    def _rebuild(self):
-        """The objective; the caller's theta follows the weights."""
-        value, weights = self._objective(), self._weights()
+    def _settle(self, value):
+        """`value`, the objective at the weights in place; completes their messages, and lets the caller's theta follow."""
+        weights = self._weights()
+        if not self.loss.complete():
+            return math.nan
         if isinstance(self.theta, SparseWeights):
             self.theta.unigrams, self.theta.bigrams = weights.unigrams, weights.bigrams
         else:

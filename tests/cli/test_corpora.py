@@ -1,5 +1,6 @@
 """On real data, through the program. Skipped, with a word, without CRFTOOL_DATA."""
 
+import gzip
 import json
 
 import pytest
@@ -46,3 +47,21 @@ def test_spanish_entities_with_the_ready_template(workdir, data):
     workdir.run("learn", "-q", "-m", "40", "--features", "observed", "ner", folder / "esp.train.gz", "m")
     scores, _ = workdir.run("eval", "--json", "-m", "m", folder / "esp.testa.gz")
     assert json.loads(scores)["phrases"]["f1"] > 60.0
+
+
+def test_nettalk_trainers_agree(workdir, data):
+    """Blockwise descent, owl-qn and working-set: one objective, one support, but for weights next to zero."""
+    with gzip.open(data / "nettalk" / "train.txt.gz") as file:
+        workdir.write("words", b"\n\n".join(file.read().split(b"\n\n")[:400]) + b"\n\n")
+    workdir.write("t", b"U:%x[0,0]\nB:%x[0,0]\n")
+    objectives, weights = [], []
+    for algorithm in ("bcd", "owl-qn", "working-set"):
+        workdir.run("learn", "-q", "-a", algorithm, "--rho1", "0.2", "--rho2", "0.05", "-e", "1e-7", "-m", "4000",
+                    "--log-json", "log", "t", "words", "m")
+        objectives.append(log_of(workdir, "log")[-1]["objective"])
+        rows = [line.split("\t") for line in workdir.run("inspect", "--top", "5000", "m")[0].decode().splitlines()]
+        weights.append({tuple(names): float(value) for kind, value, *names in rows if kind == "weight"})
+    assert max(objectives) <= min(objectives) * (1 + 1e-6)
+    assert len(weights[0]) > 500
+    for others in weights[1:]:
+        assert all(abs(weights[0].get(name, 0.0) - others.get(name, 0.0)) < 1e-3 for name in {*weights[0], *others})

@@ -222,7 +222,7 @@ def test_second_derivatives(begin_label):
         weights = SparseWeights.from_dense(corpus.space, theta)
         loss.mu.load(*weights.unigrams)
         loss.lam.load(*weights.bigrams)
-        loss.rebuild()
+        loss.score(), loss.complete()
         kernel = block_descent.BlockDescent(loss.pool, loss.messages, loss.occurrences, loss.bases, corpus.space.Ob,
                                             ElasticNet(), exact=exact)
         Y, P = corpus.space.Y, 8
@@ -248,10 +248,10 @@ def test_sparse_weights_pass_through():
     weights.to_dense(back)
     assert (back == theta).all() and weights.active == np.count_nonzero(theta)
     loss = BlockLoss(corpus.dataset(), corpus.space, Pool(1))
-    assert loss.rebuild() == pytest.approx(EnumeratedLoss(corpus).value(np.zeros(corpus.F)), rel=1e-12)
+    assert loss.score() == pytest.approx(EnumeratedLoss(corpus).value(np.zeros(corpus.F)), rel=1e-12)
     loss.mu.load(*weights.unigrams)
     loss.lam.load(*weights.bigrams)
-    assert loss.rebuild() == pytest.approx(EnumeratedLoss(corpus).value(theta), rel=1e-12)
+    assert loss.score() == pytest.approx(EnumeratedLoss(corpus).value(theta), rel=1e-12)
     for mine, given in zip((loss.mu.dump(), loss.lam.dump()), (weights.unigrams, weights.bigrams)):
         assert all((a == b).all() for a, b in zip(mine, given))
 
