@@ -8,12 +8,22 @@ Everything lives in scaled coordinates, w theta with w = sqrt(D), D the diagonal
 as s / w, y as w y, and g enters as w g. Chunks and sums as in vector.pyx.
 """
 
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from crftool.kernels.vector cimport CHUNK_SIZE, crf_operations, next_chunk, operations
 
 cdef enum:
     PIECE = 512                  # numbers of one vector that stay in the innermost cache with the others
+
+
+def scales(const double[::1] curvature, double more, float[::1] w, int64_t[::1] counter):
+    """w = 1 / sqrt(curvature + more)"""
+    cdef int64_t start = 0, n = 0, i
+    with nogil:
+        while next_chunk(w.shape[0], &counter[0], &start, &n):
+            for i in range(start, start + n):
+                w[i] = <float> (1.0 / sqrt(curvature[i] + more))
 
 
 def step(
@@ -27,15 +37,12 @@ def step(
     int64_t[::1] counter,
 ):
     cdef const crf_operations* op = operations()
-    cdef int64_t start = 0, n, i, j, k, piece, first, count = pairs.shape[0]
+    cdef int64_t start = 0, n = 0, i, j, k, piece, first, count = pairs.shape[0]
     cdef double direction[PIECE]
     cdef float* s
     cdef float* y
     with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(theta.shape[0], &counter[0], &start, &n):
             for piece in range((n + PIECE - 1) / PIECE):
                 first = start + piece * PIECE
                 k = min(<int64_t> PIECE, start + n - first)
@@ -52,13 +59,10 @@ def rescale_step(
     double[::1] theta, const float[::1] w, float[::1] s, double ratio, int64_t[::1] counter,
 ):
     """Make the step just taken `ratio` times as long."""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     cdef float before
     with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(theta.shape[0], &counter[0], &start, &n):
             for i in range(start, start + n):
                 before = s[i]
                 s[i] = <float> (ratio * before)
@@ -76,16 +80,13 @@ def remember(
 ):
     """y of the newest step, and every dot product that the next direction needs."""
     cdef const crf_operations* op = operations()
-    cdef int64_t start = 0, n, i, j, k, piece, first, chunk, count = pairs.shape[0]
+    cdef int64_t start = 0, n = 0, i, j, k, piece, first, chunk, count = pairs.shape[0]
     cdef double s[PIECE]
     cdef double y[PIECE]
     cdef double g[PIECE]
     cdef double plain, largest
     with nogil:
-        while True:
-            n = next_chunk(grad.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(grad.shape[0], &counter[0], &start, &n):
             chunk = start / CHUNK_SIZE
             plain = largest = 0.0
             for j in range(3 * count + 3):
@@ -109,11 +110,8 @@ def remember(
 
 def forget(const double[::1] grad, const float[::1] w, float[::1] y, int64_t[::1] counter):
     """Undo what `remember` did to y: let it hold the old gradient again."""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     with nogil:
-        while True:
-            n = next_chunk(grad.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(grad.shape[0], &counter[0], &start, &n):
             for i in range(start, start + n):
                 y[i] = <float> (grad[i] * w[i] - y[i])

@@ -84,8 +84,7 @@ class Vectors:
 
     def norms(self, theta):
         """(|theta|_1, |theta|^2, non-zero weights)"""
-        sums = self.sums(vector.norms, theta, width=3)
-        return math.fsum(sums[:, 0]), math.fsum(sums[:, 1]), int(sums[:, 2].sum())
+        return self.penalise(theta, 0.0, None)
 
     def pseudo_gradient(self, theta, grad, rho1, out):
         """(norm, largest entry) of the pseudo-gradient, which is written to `out`."""

@@ -13,13 +13,10 @@ def count_candidates(
     int64_t[::1] counter,
 ):
     """A candidate is a weight that is not zero, or would leave zero: |grad| > rho1."""
-    cdef int64_t start = 0, n, i, found
+    cdef int64_t start = 0, n = 0, i, found
     cdef double squares, largest, x
     with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(theta.shape[0], &counter[0], &start, &n):
             found, squares, largest = 0, 0.0, 0.0
             for i in range(start, start + n):
                 if theta[i] == 0.0 and fabs(grad[i]) <= rho1:
@@ -42,12 +39,9 @@ def list_candidates(
     int64_t[::1] where,          # out [candidates]  rising
     int64_t[::1] counter,
 ):
-    cdef int64_t start = 0, n, i, at
+    cdef int64_t start = 0, n = 0, i, at
     with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(theta.shape[0], &counter[0], &start, &n):
             at = first[start / CHUNK_SIZE]
             for i in range(start, start + n):
                 if theta[i] != 0.0 or not fabs(grad[i]) <= rho1:

@@ -40,5 +40,5 @@ cdef extern from "operations.h":
 
 cdef enum:
     CHUNK_SIZE = 16384           # weights in a chunk
-cdef int64_t next_chunk(int64_t n, int64_t* counter, int64_t* start) noexcept nogil
+cdef bint next_chunk(int64_t F, int64_t* counter, int64_t* start, int64_t* n) noexcept nogil
 cdef const crf_operations* operations() noexcept nogil

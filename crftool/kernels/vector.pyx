@@ -45,90 +45,70 @@ def exp(const double[::1] x, double[::1] out, level=None):
         at.exp_shifted(x.shape[0], &x[0], 0.0, &out[0])
 
 
-cdef int64_t next_chunk(int64_t n, int64_t* counter, int64_t* start) noexcept nogil:
-    """Length of the next chunk to work on, from `start`; 0 when all are taken."""
+cdef bint next_chunk(int64_t F, int64_t* counter, int64_t* start, int64_t* n) noexcept nogil:
+    """Take the next chunk, n numbers from `start`; False when all are taken."""
     start[0] = crf_next_task(counter) * CHUNK_SIZE
-    return 0 if start[0] >= n else min(<int64_t> CHUNK_SIZE, n - start[0])
+    n[0] = min(<int64_t> CHUNK_SIZE, F - start[0])
+    return n[0] > 0
 
 
 def dot(const double[::1] x, const double[::1] y, double[::1] sums, int64_t[::1] counter):
     """sums[chunk] = x . y over the chunk"""
-    cdef int64_t start = 0, n
+    cdef int64_t start = 0, n = 0
     with nogil:
-        while True:
-            n = next_chunk(x.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(x.shape[0], &counter[0], &start, &n):
             sums[start / CHUNK_SIZE] = chosen.dot(n, &x[start], &y[start])
 
 
 def dot_single(const float[::1] x, const double[::1] y, double[::1] sums, int64_t[::1] counter):
     """sums[chunk] = x . y over the chunk, x in single precision"""
-    cdef int64_t start = 0, n
+    cdef int64_t start = 0, n = 0
     with nogil:
-        while True:
-            n = next_chunk(x.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(x.shape[0], &counter[0], &start, &n):
             sums[start / CHUNK_SIZE] = chosen.dot_single(n, &x[start], &y[start])
 
 
 def add_scaled(double a, const double[::1] x, const double[::1] y, double[::1] out, int64_t[::1] counter):
     """out = a x + y"""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     with nogil:
-        while True:
-            n = next_chunk(x.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(x.shape[0], &counter[0], &start, &n):
             for i in range(start, start + n):
                 out[i] = a * x[i] + y[i]
 
 
 def add_scaled_single(double a, const float[::1] x, double[::1] out, int64_t[::1] counter):
     """out += a x, x in single precision"""
-    cdef int64_t start = 0, n
+    cdef int64_t start = 0, n = 0
     with nogil:
-        while True:
-            n = next_chunk(x.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(x.shape[0], &counter[0], &start, &n):
             chosen.add_scaled_single(n, a, &x[start], &out[start])
 
 
 def scale(double a, double[::1] x, int64_t[::1] counter):
     """x *= a"""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     with nogil:
-        while True:
-            n = next_chunk(x.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(x.shape[0], &counter[0], &start, &n):
             for i in range(start, start + n):
                 x[i] *= a
 
 
 def store_difference(const double[::1] x, const double[::1] y, float[::1] out, int64_t[::1] counter):
     """out = x - y, kept in single precision"""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     with nogil:
-        while True:
-            n = next_chunk(x.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(x.shape[0], &counter[0], &start, &n):
             for i in range(start, start + n):
                 out[i] = <float> (x[i] - y[i])
 
 
 def dots_of_pair(const float[::1] s, const float[::1] y, double[:, ::1] sums, int64_t[::1] counter):
     """sums[chunk] = (s . y, y . y) over the chunk"""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     cdef double sy, yy
     with nogil:
-        while True:
-            n = next_chunk(s.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(s.shape[0], &counter[0], &start, &n):
             sy, yy = 0.0, 0.0
             for i in range(start, start + n):
                 sy += <double> s[i] * <double> y[i]
@@ -138,43 +118,24 @@ def dots_of_pair(const float[::1] s, const float[::1] y, double[:, ::1] sums, in
 
 def penalise(
     const double[::1] theta, double rho2,
-    double[::1] grad,            # out: rho2 theta
+    double[::1] grad,            # out: rho2 theta; or None
     double[:, ::1] sums,         # out [chunks][3]: |theta|_1, |theta|^2, number of non-zero weights
     int64_t[::1] counter,
 ):
-    """The elastic net's share of value and gradient."""
-    cdef int64_t start = 0, n, i, active
+    """What the elastic net needs of theta, and its share of the gradient."""
+    cdef int64_t start = 0, n = 0, i, active
     cdef double l1, l2, x
+    cdef bint wanted = grad is not None
     with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(theta.shape[0], &counter[0], &start, &n):
             l1, l2, active = 0.0, 0.0, 0
             for i in range(start, start + n):
                 x = theta[i]
-                grad[i] = rho2 * x
+                if wanted:
+                    grad[i] = rho2 * x
                 l1 += fabs(x)
                 l2 += x * x
                 active += x != 0.0
-            i = start / CHUNK_SIZE
-            sums[i, 0], sums[i, 1], sums[i, 2] = l1, l2, <double> active
-
-
-def norms(const double[::1] theta, double[:, ::1] sums, int64_t[::1] counter):
-    """sums[chunk] = (|theta|_1, |theta|^2, number of non-zero weights)"""
-    cdef int64_t start = 0, n, i, active
-    cdef double l1, l2
-    with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
-            l1, l2, active = 0.0, 0.0, 0
-            for i in range(start, start + n):
-                l1 += fabs(theta[i])
-                l2 += theta[i] * theta[i]
-                active += theta[i] != 0.0
             i = start / CHUNK_SIZE
             sums[i, 0], sums[i, 1], sums[i, 2] = l1, l2, <double> active
 
@@ -198,13 +159,10 @@ def pseudo_gradient(
     double[:, ::1] sums,         # out [chunks][2]: |out|^2, max |out|
     int64_t[::1] counter,
 ):
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     cdef double squares, largest, x
     with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(theta.shape[0], &counter[0], &start, &n):
             squares, largest = 0.0, 0.0
             for i in range(start, start + n):
                 x = pseudo(theta[i], grad[i], rho1)
@@ -217,12 +175,9 @@ def pseudo_gradient(
 
 def align(double[::1] direction, const double[::1] pseudo_grad, int64_t[::1] counter):
     """Keep only the coordinates of a direction that descend: sign(d) = -sign(pseudo-gradient)."""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     with nogil:
-        while True:
-            n = next_chunk(direction.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(direction.shape[0], &counter[0], &start, &n):
             for i in range(start, start + n):
                 if direction[i] * pseudo_grad[i] >= 0.0:
                     direction[i] = 0.0
@@ -236,13 +191,10 @@ def orthant_step(
     int64_t[::1] counter,
 ):
     """out = pi(theta + step d; xi): coordinates that leave their orthant become exactly zero."""
-    cdef int64_t start = 0, n, i
+    cdef int64_t start = 0, n = 0, i
     cdef double x, xi, decrease
     with nogil:
-        while True:
-            n = next_chunk(theta.shape[0], &counter[0], &start)
-            if n == 0:
-                break
+        while next_chunk(theta.shape[0], &counter[0], &start, &n):
             decrease = 0.0
             for i in range(start, start + n):
                 xi = theta[i] if theta[i] != 0.0 else -pseudo_grad[i]

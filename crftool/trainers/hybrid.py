@@ -6,6 +6,7 @@ curvature of each weight is worth knowing, and L-BFGS scaled by it ends the work
 
 import numpy as np
 
+from crftool.kernels import history
 from crftool.trainers import lbfgs
 from crftool.trainers.stochastic import start
 
@@ -34,6 +35,6 @@ def preconditioner(problem, theta):
     if problem.objective.inference == "log" or not problem.objective.curvature(theta, curvature):
         return None
     # Where nothing bends, a step must still have an end.
-    curvature += max(problem.penalty.rho2, 1e-6 * float(curvature.max(initial=1.0)))
-    np.sqrt(curvature, out=curvature)
-    return np.reciprocal(curvature, out=curvature).astype(np.float32)
+    more, w = max(problem.penalty.rho2, 1e-6 * float(curvature.max(initial=1.0))), np.empty(problem.F, np.float32)
+    problem.vectors.run(history.scales, curvature, more, w)
+    return w

@@ -67,17 +67,20 @@ class Descent:
         """Numbers of the epochs to come, from 1 on; the first may be the one that a resumed run had ended."""
         return range(max(1, len(self.values)), end)
 
-    def epoch(self):
-        """The running estimate of the objective, and the number of non-zero weights."""
+    def epoch(self, last=False):
+        """The running estimate of the objective, and the number of non-zero weights. In a `last` one steps fall
+        to zero, which takes the noise out of the weights as averaging them would."""
         if not self._resumed:
-            value, self.active = self._epoch()
+            value, self.active = self._epoch(last)
             self.values.append(value)
         self._resumed = False
         return self.values[-1], self.active
 
-    def _epoch(self):
+    def _epoch(self, last):
         order = self._random.permutation(self._S)
         steps = self._steps(self.eta, self._visits + np.arange(self._S))
+        if last:
+            steps *= 1.0 - np.arange(self._S) / self._S
         self._visits += self._S
         loss, self.skipped, self._due = self._loss.descend(
             self.theta, order, steps, self._penalty.rho2 / self._S, self._penalty.rho1 / self._S, self._paid, self._due)
@@ -145,21 +148,21 @@ def train(problem, theta, stop, report):
 
 def start(problem, theta, stop, report, most_epochs, least_gain):
     """(number of the next iteration, Result if training ends here): epochs of stochastic descent from zero
-    weights, as a start for another method. An epoch that lowers the estimated objective by less than the
-    share `least_gain` is the last one."""
+    weights, as a start for another method. After an epoch that lowers the estimated objective by less than the
+    share `least_gain` there is one more, the last."""
     if problem.objective.inference == "log" or theta.any() or stop.max_iterations == 0:
         return 0, None
     descent = Descent(problem, theta, resume(PHASE, problem, stop))
+    values = descent.values
     for number in descent.numbers(most_epochs + 1):
-        value, active = descent.epoch()
+        last = number == most_epochs or number > 2 and values[number - 2] > (1.0 - least_gain) * values[number - 3]
+        value, active = descent.epoch(last)
         if not math.isfinite(value) or descent.skipped:
             theta[:] = 0.0                           # out of range: begin where it is safe
             return number, None
         result = conclude(_estimate(number, value, active, problem), stop, report, problem, PHASE, descent.state)
-        before = descent.values[-2] if number > 1 else math.inf
-        if result is not None or value > (1.0 - least_gain) * before:
+        if result is not None or last:
             return number + 1, result
-    return most_epochs + 1, None
 
 
 def _estimate(number, value, active, problem):

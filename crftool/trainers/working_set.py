@@ -1,11 +1,11 @@
 """The fast road to the optimum of a problem with an l1 penalty: a stochastic start, then a proximal
 quasi-Newton method on a working set.
 
-Few weights differ from zero or want to: those are the working set, chosen anew in each iteration from the
-whole gradient. On it the smooth part is modelled by g.d + d.B d / 2 with B the compact form of L-BFGS
+Few weights differ from zero or want to: those are the working set, chosen anew in each iteration. On it the smooth part is modelled by g.d + d.B d / 2 with B the compact form of L-BFGS
 (Byrd, Nocedal & Schnabel 1994) on top of the diagonal curvature of the problem, the l1 penalty is kept as it
 is, and coordinate descent finds the step (Scheinberg & Tang 2016). History is kept for the weights that have
-ever been in the working set, so its size follows the model, not the problem.
+ever been in the working set, so its size follows the model, not the problem. Nor does a step need more
+than the rows of these weights: the gradient of all others is looked at now and then.
 
 Screening: an observation seen c times has gradients between -c and c. Where c <= rho1, its weights are zero
 at the optimum, and it is left out from the start.
@@ -16,17 +16,20 @@ import math
 import numpy as np
 
 from crftool.kernels import proximal
-from crftool.trainers.base import Iteration, Result, conclude, evaluate_again, resume, start_evaluation
+from crftool.trainers.base import Iteration, Problem, Result, conclude, evaluate_again, resume, start_evaluation
 from crftool.trainers.stochastic import start
 
 MOST_EPOCHS = 12
 LEAST_GAIN = 0.02                    # by which an epoch must lower the estimated objective to be followed by one
-MEMORY = 10
+MEMORY = 20
 LEAST_CURVATURE = 0.3
 ARMIJO = 1e-3
 MAX_TRIALS = 25
 SWEEPS = 40                          # of coordinate descent on the model
 MODEL_TOLERANCE = 0.01
+MOST_ROWS = 0.5                      # a part with a larger share of the observations is not worth it
+MOST_STEPS = 20                      # steps on a part before a look at the rest;
+LOOK = 0.2                           # fewer, when the gradient has fallen to this share of what it was then
 # theta, its gradient, and what the stochastic start keeps or the curvature needs for a moment
 BYTES_PER_WEIGHT = 8 + 8 + 8
 PHASE = "working-set"                # of a checkpoint
@@ -120,38 +123,107 @@ def _candidates(problem, theta, grad):
     return where, math.sqrt(math.fsum(sums[:, 1])), float(sums[:, 2].max())
 
 
+class Part:
+    """The problem on the rows of some weights and on all transitions, the other weights being zero: a pass costs
+    what these rows cost. If they are most of the problem, it is the problem itself."""
+
+    def __init__(self, problem, weights):
+        """`weights`: indices, rising."""
+        space = problem.objective.space
+        cut = space.O * space.Y
+        rows = np.unique(weights[weights < cut] // space.Y)
+        self.problem, self._names = problem, None
+        if len(rows) <= MOST_ROWS * space.O:
+            allowed = np.ones(problem.F, bool)
+            allowed[:cut] = False
+            space.split(allowed)[0][rows] = True
+            sub, loss = problem.objective.restricted(allowed)
+            width = space.R * space.Y
+            self._names = np.concatenate((           # [weights of the part]  their indices, rising
+                (sub.rows[0][:, None] * space.Y + np.arange(space.Y)).reshape(-1),
+                (cut + sub.rows[1][:, None] * width + np.arange(width)).reshape(-1)))
+            self.problem = Problem(loss, problem.penalty, problem.vectors.pool)
+
+    @property
+    def whole(self):
+        return self._names is None
+
+    def shrink(self, vector):
+        return vector if self.whole else vector[self._names]
+
+    def names(self, places):
+        """Indices of weights, from those within the part."""
+        return places if self.whole else self._names[places]
+
+    def places(self, names):
+        """The reverse."""
+        return names if self.whole else np.searchsorted(self._names, names)
+
+    def holds(self, names):
+        return self.whole or bool((self._names[np.minimum(self.places(names), len(self._names) - 1)] == names).all())
+
+
 def _descend(problem, theta, stop, report, number):
-    rho1, grad = problem.penalty.rho1, np.empty(problem.F)
-    model, curvature, saved = Model(), None, resume(PHASE, problem, stop)
-    if saved is None:
-        now = start_evaluation(problem, theta, grad)
-    else:
+    """Steps are taken on a Part; now and then the whole gradient shows whether other rows have something to say."""
+    grad, model, curvature, part = np.empty(problem.F), Model(), None, None
+    seen, since = 1.0, 0                             # norm of the whole gradient, and steps since it was computed
+    saved = resume(PHASE, problem, stop)
+    if saved is not None:
         saved.fill("theta", theta)
         model.restore(saved, problem.F)
-        number, now = saved.count("number"), evaluate_again(problem, theta, grad)
+        number, seen, since = saved.count("number"), saved.positive("seen"), saved.count("since")
         if "diagonal" in saved:
             curvature = saved.array("diagonal", np.float32, (problem.F,)).copy()
+    if since == 0:
+        now = (start_evaluation if saved is None else evaluate_again)(problem, theta, grad)
+        where, norm, violation = _candidates(problem, theta, grad)
+    else:
+        part = Part(problem, model.ever)
+        x, g = part.shrink(theta), np.empty(part.problem.F)
+        now = evaluate_again(part.problem, x, g)
+        where, norm, violation = _candidates(part.problem, x, g)
 
     def state():
         diagonal = {} if curvature is None else {"diagonal": curvature}
-        return {"theta": theta, **diagonal, **model.state()}
+        return {"theta": theta, **diagonal, **model.state(), "seen": seen, "since": since}
 
     while True:
-        where, norm, violation = _candidates(problem, theta, grad)
         iteration = Iteration(number, now.value, now.active, now.token_errors, norm, violation, problem.evaluations)
         result = conclude(iteration, stop, report, problem, PHASE, state)
         if result is not None:
             return result
         if curvature is None:
             curvature = _curvature(problem, theta)
-        model.admit(where, lambda new: curvature[new])
-        before, old_grad = theta[model.ever], grad[model.ever]
-        after = _search(problem, theta, grad, model, where, now.value, rho1)
-        if after is None:
+        model.admit(where if since == 0 else part.names(where), lambda new: curvature[new])
+        if since == 0:
+            seen = norm
+            if part is None or not part.holds(model.ever):
+                part = Part(problem, model.ever)
+            x, g, where = part.shrink(theta), part.shrink(grad), part.places(where)
+        after = _step(problem, part, x, g, model, where, now.value)
+        if after is None and since == 0:
             return Result(iteration, "no step lowers the objective any more: rounding errors prevail",
                           norm <= 10 * stop.tolerance * stop.scale)
-        model.remember(theta[model.ever] - before, grad[model.ever] - old_grad)
-        now, number = after, number + 1
+        theta[part.names(where)] = x[where]
+        if after is not None:
+            now, number, since = after, number + 1, since + 1
+            where, norm, violation = _candidates(part.problem, x, g)
+        if part.whole:
+            since = 0
+        elif after is None or since == MOST_STEPS or norm <= max(LOOK * seen, stop.tolerance * stop.scale):
+            now, since = problem.evaluate(theta, grad), 0
+            where, norm, violation = _candidates(problem, theta, grad)
+
+
+def _step(problem, part, x, g, model, where, value):
+    """Move the weights x of the part; the Evaluation and its gradient g there. None, and x as it was, if no step
+    lowers the objective."""
+    ever = part.places(model.ever)
+    before, gradient = x[ever], g[ever]
+    after = _search(problem, part, x, g, model, where, value)
+    if after is not None:
+        model.remember(x[ever] - before, g[ever] - gradient)
+    return after
 
 
 def _curvature(problem, theta):
@@ -163,18 +235,19 @@ def _curvature(problem, theta):
     return curvature.astype(np.float32)
 
 
-def _search(problem, theta, grad, model, where, value, rho1):
+def _search(problem, part, theta, grad, model, where, value):
     """Move theta along the model's step as far as the objective falls; None, with theta as it was, if it
     does not. `grad` is that of the point last tried."""
-    x, g = theta[where], grad[where]
-    d = model.minimise(where, x, g, rho1)
+    x, g, rho1 = theta[where], grad[where], problem.penalty.rho1
+    d = model.minimise(part.names(where), x, g, rho1)
     predicted = float(g @ d) + rho1 * float(np.abs(x + d).sum() - np.abs(x).sum())
     step = 1.0
     for trial in range(MAX_TRIALS):
         if not predicted < 0.0:
             break
         theta[where] = x + step * d if step < 1.0 else np.where(x + d == 0.0, 0.0, x + d)
-        after = problem.evaluate(theta, grad)
+        after = part.problem.evaluate(theta, grad)
+        problem.evaluations += not part.whole        # the part counts for itself
         if after.value <= value + ARMIJO * step * predicted:
             model.caution = max(1.0, model.caution * (0.8 if trial == 0 else 1.5))
             return after

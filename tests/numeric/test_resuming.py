@@ -15,7 +15,7 @@ from crftool.model import container
 from crftool.model.weights import SparseWeights
 from crftool.objectives import BlockLoss, ElasticNet, LogLoss
 from crftool.objectives.blockloss import BlockOptions
-from crftool.trainers import TRAINERS
+from crftool.trainers import TRAINERS, working_set
 from crftool.trainers.base import Problem, Stop, count_scale
 from crftool.trainers.checkpoint import KIND, Checkpoints, Saved
 
@@ -86,6 +86,13 @@ def test_stopped_after_every_iteration(tmp_path, name, rho1, rho2):
         told += run.told[:1]
     # the last one of a stochastic descent is told of at its end, without asking
     assert run.bits == whole.bits and told == whole.told[:len(told)] and len(told) >= len(whole.told) - 1
+
+
+def test_steps_on_parts(tmp_path, monkeypatch):
+    """The working set with a look at the whole problem at every third step only."""
+    monkeypatch.setattr(working_set, "MOST_ROWS", 1.0)
+    monkeypatch.setattr(working_set, "MOST_STEPS", 3)
+    test_stopped_after_any_iteration(tmp_path, "working-set", 0.2, 0.1)
 
 
 @EACH

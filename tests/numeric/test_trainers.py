@@ -21,7 +21,7 @@ from crftool.kernels.transitions import Constraint
 from crftool.kernels.vector import cpu_levels
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
-from crftool.trainers import TRAINERS, default_trainer
+from crftool.trainers import TRAINERS, default_trainer, working_set
 from crftool.trainers.base import Problem, Stop, count_scale
 
 BEGIN = pytest.mark.parametrize("begin_label", [False, True], ids=["plain", "begin"])
@@ -148,6 +148,32 @@ def test_every_algorithm_gives_the_same_bits(algorithm, rho1):
     other = Training(corpus, rho1, 0.3, 1e-4, algorithm=algorithm, seed=2)
     random = algorithm in ("hybrid", "working-set", "sgd", "sgd-l1")
     assert (other.theta.tobytes() != runs[0].theta.tobytes()) == random
+
+
+@pytest.fixture
+def always_parts(monkeypatch):
+    """Let the working set look at the whole problem rarely, even where that is cheap."""
+    monkeypatch.setattr(working_set, "MOST_ROWS", 1.0)
+    monkeypatch.setattr(working_set, "MOST_STEPS", 3)
+
+
+@BEGIN
+@pytest.mark.parametrize("Kb", [0, 2])
+def test_steps_on_parts_come_to_the_optimum(always_parts, Kb, begin_label):
+    for seed in SEEDS:
+        corpus = random_corpus(np.random.default_rng([seed, Kb]), [4, 3, 2] * 4, 3, K=2, Kb=Kb, rows=6,
+                               begin_label=begin_label)
+        loss, training = EnumeratedLoss(corpus), Training(corpus, 0.7, 0.1, algorithm="working-set")
+        best = proximal_gradient(loss, 0.7, 0.1)
+        assert training.result.converged, training.result.reason
+        np.testing.assert_allclose(training.theta, best, atol=1e-5)
+        assert_zeros(loss, training.theta, best, 0.7, 0.1)
+
+
+def test_steps_on_parts_give_the_same_bits(always_parts):
+    corpus = random_corpus(np.random.default_rng(9), [7, 3, 11, 2] * 10, 4, rows=8)
+    runs = [Training(corpus, 0.4, 0.3, 1e-6, threads=threads, algorithm="working-set") for threads in (1, 2, 3)]
+    assert len({run.theta.tobytes() for run in runs}) == 1
 
 
 def digest():
