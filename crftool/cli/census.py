@@ -14,8 +14,8 @@ COSTLIEST = 3                        # templates that a refusal names
 # Time: work that algorithms do until they converge, in passes over the data, measured on chunking (CoNLL-2000, all and
 # 1,000 sentences), letters to sounds (Nettalk) and the shipped example; one pass takes nanoseconds for each token,
 # template and label, each token and pair of labels, each weight, and a constant.
-PASSES = {"hybrid": 90, "working-set": 140, "l-bfgs": 120, "owl-qn": 600, "sgd": 60, "sgd-l1": 80, "cg": 180, "cg-fr": 180,
-          "cd": 2000, "bcd": 500}
+PASSES = {"hybrid": 90, "working-set": 170, "l-bfgs": 120, "owl-qn": 600, "sgd": 60, "sgd-l1": 80, "cg": 180, "cg-fr": 180,
+          "cd": 4000, "bcd": 1000}
 OTHER_PASSES = 150
 USUAL_TOLERANCE = 1e-5
 PER_SCORE, PER_PAIR, PER_WEIGHT, PER_PASS = 0.5, 0.7, 15.0, 2e6
