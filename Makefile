@@ -1,6 +1,7 @@
 # make demo   train, tag and score on the shipped example
 # make test   build everything and run the whole suite
 # make test-debug, make test-asan   the suite with kernels under instruments
+# make test-valgrind   commands under valgrind (which must be installed)
 # Both set up what they need: a virtual environment in .venv, filled from the package index.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 SOURCES := pyproject.toml setup.py $(wildcard crftool/kernels/*.pyx crftool/kernels/*.pxd crftool/kernels/*.h)
 
-.PHONY: demo test test-debug test-asan build wheel bench clean
+.PHONY: demo test test-debug test-asan test-valgrind build wheel bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -28,7 +29,8 @@ test: build
 	$(BIN)/python -m pytest
 
 # The suite on a copy of the tree whose kernels check every index (test-debug), or are built with
-# AddressSanitizer and UndefinedBehaviorSanitizer (test-asan). TESTS names what to run, all by default.
+# AddressSanitizer and UndefinedBehaviorSanitizer (test-asan), in this process and in those of the command line, which
+# inherit what is preloaded. TESTS names what to run, all by default.
 TESTS ?= tests
 INSTRUMENTED := Makefile setup.py pyproject.toml README.md MANIFEST.in LICENSE crftool tests templates examples benchmarks
 
@@ -44,9 +46,12 @@ test-debug: build/debug/ready
 
 # Python itself leaks at exit, and is not built for this: leaks are not looked for.
 test-asan: build/asan/ready
-	cd build/asan && ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	cd build/asan && ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1:exitcode=99 \
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	$(CURDIR)/$(BIN)/python -m pytest $(TESTS)
+
+test-valgrind: build
+	$(BIN)/python tests/instruments/memcheck.py
 
 wheel: build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check build

@@ -1,13 +1,31 @@
 """What `learn` is about to do, and whether it fits into memory."""
 
 import os
+import time
+from dataclasses import dataclass
 
-from crftool.cli.progress import say
+from crftool.cli.progress import duration, say
 from crftool.errors import ResourceError
 
 MEGABYTE = 1 << 20
 INTERPRETER = 52 * MEGABYTE          # Python, NumPy, the program, and small pairs of L-BFGS
 COSTLIEST = 3                        # templates that a refusal names
+
+# Time: work that algorithms do until they converge, in passes over the data, measured on chunking (CoNLL-2000, all and
+# 1,000 sentences), letters to sounds (Nettalk) and the shipped example; one pass takes nanoseconds for each token,
+# template and label, each token and pair of labels, each weight, and a constant.
+PASSES = {"hybrid": 90, "working-set": 170, "l-bfgs": 120, "owl-qn": 600, "sgd": 60, "sgd-l1": 80, "cg": 180, "cg-fr": 180,
+          "cd": 4000, "bcd": 1000}
+OTHER_PASSES = 150
+USUAL_TOLERANCE = 1e-5
+PER_SCORE, PER_PAIR, PER_WEIGHT, PER_PASS = 0.5, 0.7, 15.0, 2e6
+PROBE_SECONDS = 61e-6                # that `_probe` took on the machine of these figures
+
+
+@dataclass(frozen=True)
+class Forecast:
+    memory: int                      # bytes at the peak
+    seconds: float                   # of training, roughly
 
 
 def available_memory():
@@ -62,7 +80,35 @@ def estimate_memory(encoder, dataset, bytes_per_weight, by_blocks=False):
     return INTERPRETER + dataset.nbytes + tables + values + lattice + space.F * bytes_per_weight
 
 
-def report(encoder, dataset, candidates, estimate, bytes_per_weight):
+def estimate_seconds(algorithm, encoder, dataset, settings, threads, dev_tokens=0):
+    """Seconds that training may take: work times the speed of this machine. Right to a factor of 2 to 3 at best,
+    because nobody knows the number of iterations before."""
+    import math
+
+    Y, tokens = encoder.space.Y, dataset.N + dev_tokens
+    passes = PASSES.get(algorithm, OTHER_PASSES) * math.log(min(0.1, settings.tolerance)) / math.log(USUAL_TOLERANCE)
+    if settings.path:
+        passes *= 1.0 + 0.1 * settings.path          # each begins where the one before has ended
+    elif settings.max_iterations < passes:
+        passes = settings.max_iterations
+    work = tokens * Y * (PER_SCORE * dataset.unigrams.shape[1] + PER_PAIR * Y) + PER_WEIGHT * encoder.space.F
+    return passes * (work / threads + PER_PASS) * 1e-9 * _probe() / PROBE_SECONDS
+
+
+def _probe():
+    """Seconds of a little work like that of training, a few milliseconds in all: scores gathered, summed, exponentials."""
+    import numpy as np
+
+    weights, rows = np.linspace(-1.0, 1.0, 1 << 16), (np.arange(1 << 14) * 40_503) % (1 << 16)
+    best = float("inf")
+    for _ in range(8):
+        start = time.perf_counter()
+        np.exp(weights[rows] + weights[rows[::-1]]).sum()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def report(encoder, dataset, candidates, forecast, bytes_per_weight):
     say(f"{dataset.S} sequences, {dataset.N} tokens, {len(encoder.labels)} labels")
     say("    MB observations     weights  template")
     for line, observations, weights in encoder.weights_per_line():
@@ -70,7 +116,7 @@ def report(encoder, dataset, candidates, estimate, bytes_per_weight):
     space = encoder.space
     total = f"{space.F * bytes_per_weight / MEGABYTE:6.0f}{space.O + space.Ob:13d}{space.F:12d}  in all"
     say(total if candidates == space.F else f"{total}, {candidates} of them seen with their labels")
-    say(f"estimated peak memory: {estimate / MEGABYTE:.0f} MB")
+    say(f"estimated peak memory: {forecast.memory / MEGABYTE:.0f} MB; estimated time: about {duration(forecast.seconds)}")
 
 
 def _shown(line):

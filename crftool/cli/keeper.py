@@ -1,4 +1,4 @@
-"""`learn --checkpoint` and `--resume`: which training a checkpoint belongs to, and what is best on the dev file."""
+"""`learn --checkpoint` and `--resume`: where checkpoints go, and which training one belongs to."""
 
 import os
 from dataclasses import asdict
@@ -42,7 +42,7 @@ class Keeper:
             remove_leftovers(self.path)
         check_writable(self.path)
 
-    def describe(self, algorithm, settings, template, rules, dataset, space, allowed, dev, dev_labels):
+    def describe(self, algorithm, settings, template, rules, dataset, space, allowed, held_out):
         """Take down all that decides the model, but where it begins."""
         if self.path is None:
             return
@@ -54,7 +54,7 @@ class Keeper:
             "crftool version": __version__, **options, "algorithm": algorithm, "template": digest(template.text),
             "training data": digest(dataset.digest().encode(), str(space).encode()), "constraints": digest(rules),
             "weights of --only": digest(None if allowed is None else allowed),
-            "dev data": None if dev is None else digest(dev.digest().encode(), b"\n".join(dev_labels)),
+            "dev data": None if held_out is None else held_out.digest(),
             # without iterations there is no stochastic start
             "--max-iterations": settings.max_iterations > 0, "initial weights": settings.init is not None}
 
@@ -75,28 +75,7 @@ class Keeper:
         return Checkpoints(self.path, self.every, self._job, self._saved, companion,
                            lambda error: say(f"warning: {error}; training goes on"))
 
-    @staticmethod
-    def best_state(theta, iteration):
-        from crftool.model import SparseWeights
-        from crftool.trainers.checkpoint import sparse_state
-
-        weights = sparse_state("best.", theta) if isinstance(theta, SparseWeights) else {"best": theta}
-        return {**weights, "best.iteration": asdict(iteration)}
-
-    def saved_best(self, space, theta):
-        """(weights, iteration) of the best so far, or None twice; the weights are like theta."""
-        from crftool.model import SparseWeights
-        from crftool.trainers.base import Iteration
-
+    def take_saved(self):
+        """The checkpoint to go on from, or None, once: a mapped file is not kept open for longer than needed."""
         saved, self._saved = self._saved, None
-        if saved is None or "best.iteration" not in saved:
-            return None, None
-        try:
-            iteration = Iteration(**saved.value("best.iteration", dict))
-            if not isinstance(iteration.number, int) or not isinstance(iteration.objective, float):
-                raise TypeError
-        except TypeError:
-            raise saved.damaged() from None
-        if isinstance(theta, SparseWeights):
-            return saved.weights("best.", space), iteration
-        return saved.array("best", float, theta.shape).copy(), iteration
+        return saved

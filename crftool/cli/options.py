@@ -58,6 +58,18 @@ def make_pool(threads):
     return Pool(threads or available_cores())
 
 
+def find_template(name):
+    """The path of a template: a file, or the name of a ready one."""
+    if os.path.exists(name) or name == "-":
+        return name
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for folder in (os.path.join(package, "templates"), os.path.join(os.path.dirname(package), "templates")):
+        path = os.path.join(folder, f"{name}.template")
+        if os.sep not in name and os.path.exists(path):
+            return path
+    return name
+
+
 def write_output(data):
     """Bytes to standard output, at once."""
     if sys.stdout is None:

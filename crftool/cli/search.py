@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from crftool.cli.learn import find_template
-from crftool.cli.options import available_cores, chosen_inference, parse_size, write_output
+from crftool.cli.options import available_cores, chosen_inference, find_template, parse_size, write_output
 from crftool.cli.progress import RowProgress, duration, graceful_interrupts, reading_bar, say
 from crftool.cli.select import WRAPPERS
 from crftool.errors import CrftoolError
@@ -293,7 +292,8 @@ class Job:
         return "\n".join(lines).encode() + b"\n"
 
     def _record(self, fit):
-        """What the model tells of its making; nothing that changes between equal runs."""
+        """What the model tells of its making; see training.Job."""
+        from crftool.corpus.rules import as_one_line
         from crftool.selection.rows import Setting
 
         given = self.given
@@ -301,8 +301,8 @@ class Job:
         return {"algorithm": given.algorithm, "rho1": setting.rho1, "rho2": setting.rho2,
                 "min_count": setting.min_count, "features": given.features, "begin_label": given.begin_label,
                 "tolerance": given.tolerance,
-                "inference": self.inference, "constrain": given.constrain, "selection": setting.method,
-                "setting": str(setting), "template": given.template, "train": given.train,
+                "inference": self.inference, "constrain": as_one_line(self.rules), "selection": setting.method,
+                "setting": str(setting), "seed": given.seed, "train": self.dataset.digest(),
                 "stopped": fit.result.reason if fit.result else "nothing to train"}
 
     def _again(self):

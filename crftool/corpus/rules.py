@@ -49,6 +49,12 @@ def read_rules(name):
     return f"scheme {name}\n".encode() if name in SCHEMES else read_bytes(name)
 
 
+def as_one_line(rules):
+    """The text of a constraint for people; None if there is none."""
+    lines = [line.strip() for line in rules.decode("utf-8", "replace").splitlines()]
+    return "; ".join(filter(None, lines)) or None
+
+
 def allowed_pairs(rules, labels, path):
     """Y + 1 rows of Y + 1 bytes, 1 for allowed: which label may follow which; the last row is the beginning, the
     last column the end. None for a text without rules."""

@@ -21,6 +21,7 @@ KIND = container.Kind(b"crfstat\x1a", 1, "checkpoint", "give the file that `crft
                       "start without --resume")
 META = "meta"
 CHUNK = 1 << 20                      # numbers copied at once
+LARGEST = 1e100                      # beyond the numbers of any training; sums of their squares stay finite
 # What belongs to a file of weights in sparse form: see model.weights.SparseWeights
 SPARSE = [(f"{kind}.{part}", dtype) for kind in "UB"
           for part, dtype in (("bounds", np.int64), ("columns", np.int32), ("values", np.float64))]
@@ -105,6 +106,12 @@ class Saved:
         except (KeyError, ValueError, TypeError):
             raise self.damaged() from None
         self.require(all(n is None or n == m for n, m in zip(shape, found.shape)))
+        if found.dtype.kind == "f":
+            flat = found.reshape(-1)
+            for i in range(0, len(flat), CHUNK):
+                part = flat[i:i + CHUNK]
+                self.require(-LARGEST <= float(part.min()) and float(part.max()) <= LARGEST)
+                self._let_go()
         return found
 
     def fill(self, name, out):

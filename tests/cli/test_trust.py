@@ -4,12 +4,13 @@ Each case names what CRF++, CRFsuite or Wapiti do with it.
 """
 
 import os
+import re
 import resource
 import subprocess
 import sys
 
 import pytest
-from conftest import Workdir
+from conftest import ADDRESS_SPACE_CAN_BE_LIMITED, Workdir
 
 DATA = b"He PRP B-NP\nruns VBZ B-VP\n. . O\n\nIt PRP B-NP\nis VBZ B-VP\na DT B-NP\ntest NN I-NP\n. . O\n"
 TEMPLATE = b"U0:%x[0,0]\nU1:%x[-1,0]/%x[0,1]\nB\n"
@@ -37,6 +38,12 @@ def model(tmp_path_factory):
 def trained(folder, model):
     folder.write("m", model)
     return folder
+
+
+def limit_address_space(size):
+    """A function for the new process."""
+    if ADDRESS_SPACE_CAN_BE_LIMITED:
+        return lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 def one_line(messages):
@@ -280,18 +287,51 @@ def test_a_sequence_of_many_tokens_and_a_line_of_many_bytes(trained):
     assert out.count(b"\n") == 200_002 and out.count(b"He\tPRP\tB-") == 200_000 and len(out) > 3_000_000
 
 
+def test_a_sequence_of_a_million_tokens(folder):
+    """Through learn and tag, in little memory."""
+    folder.write("train", b"He PRP B-NP\nruns VBZ B-VP\nwell RB O\nit PRP B-NP\n" * 250_000)
+    folder.write("t", b"U0:%x[0,1]\nB\n")
+    folder.run("learn", "-q", "-m", "2", "--max-memory", "400M", "t", "train", "m")
+    out, messages = folder.run("tag", "-m", "m", "--format", "labels", "train")
+    assert messages.startswith("warning: iteration limit") or messages == ""
+    assert out == b"B-NP\nB-VP\nO\nB-NP\n" * 250_000 + b"\n"
+
+
 def test_very_many_labels_are_refused_politely(folder):
+    """Before memory for their pairs, 80 GB, is asked for."""
     folder.write("train", b"\n".join(b"w%d L%d" % (i % 9, i) for i in range(100_000)))
     folder.write("t", b"U0:%x[0,0]\nB\n")
-    messages = one_line(folder.run("learn", "t", "train", "m", code=1)[1])
-    assert messages.startswith("train: 100000 different labels in the last column; ")
+    done = subprocess.run(folder.command("learn", "t", "train", "m"), cwd=folder.path, env=folder.environment(), text=True,
+                          capture_output=True,
+                          preexec_fn=limit_address_space(1 << 30))
+    assert done.returncode == 1
+    assert one_line(done.stderr).startswith("train: 100000 different labels in the last column; ")
 
 
-def test_many_processes_on_one_model(trained):
-    trained.write("long", (DATA + b"\n") * 200)
-    expected = trained.run("tag", "-m", "m", "long")[0]
-    processes = [trained.popen("tag", "-m", "m", "long", stdout=subprocess.PIPE) for _ in range(8)]
-    assert all(process.communicate(timeout=300)[0] == expected for process in processes)
+def test_more_labels_than_memory_are_refused_politely(folder):
+    """What can be counted but not held: the census says what it would take."""
+    folder.write("train", b"\n".join(b"w%d L%d" % (i % 9, i) for i in range(20_000)))
+    folder.write("t", b"U0:%x[0,0]\nB\n")
+    messages = one_line(folder.run("learn", "--max-memory", "2G", "t", "train", "m", code=1)[1])
+    assert messages.startswith("training needs about ") and "`B` " in messages
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="the system does not tell")
+def test_many_processes_share_one_model(trained):
+    """All outputs are equal, and none holds a page of the model for itself."""
+    text = (DATA + b"\n") * 200
+    expected = trained.run("tag", "-m", "m", stdin=text)[0]
+    processes = [trained.popen("tag", "-m", "m", stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(8)]
+    for process in processes:
+        process.stdin.write(DATA + b"\n")
+    first = [process.stdout.readline() for process in processes]     # by now the model is mapped
+    for process in processes:
+        with open(f"/proc/{process.pid}/smaps") as maps:
+            entries = maps.read().split("VmFlags:")
+        mapped = [entry for entry in entries if f"{trained.path}/m\n" in entry]
+        assert mapped and not any(int(number) for entry in mapped for number in re.findall(r"Private_Dirty: +(\d+) kB", entry))
+    rest = [process.communicate(text[len(DATA) + 1:], timeout=300)[0] for process in processes]
+    assert [line + more for line, more in zip(first, rest)] == [expected] * 8
     assert all(process.returncode == 0 for process in processes)
 
 
@@ -311,13 +351,12 @@ def test_evaluation_refuses_what_it_cannot_score(workdir, text, message):
     assert one_line(workdir.run("eval", stdin=text, code=1)[1]).startswith(message)
 
 
+@pytest.mark.skipif(not ADDRESS_SPACE_CAN_BE_LIMITED, reason="see conftest.py")
 def test_python_is_not_told_of_errors(trained):
     """No traceback even where memory is short."""
-    def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
-
     trained.write("long", b"He PRP\n" * 2_000_000)
     done = subprocess.run([sys.executable, "-m", "crftool", "tag", "-p", "1", "-m", "m", "-v", "2", "-o", "out", "long"],
-                          cwd=trained.path, env=trained.environment(), capture_output=True, text=True, preexec_fn=limit)
+                          cwd=trained.path, env=trained.environment(), capture_output=True, text=True,
+                          preexec_fn=limit_address_space(400 << 20))
     assert done.returncode == 1 and "Traceback" not in done.stderr and "out of memory" in done.stderr
     assert not (trained.path / "out").exists()

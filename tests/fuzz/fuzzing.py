@@ -1,4 +1,5 @@
-"""Random input for reader, templates, tagger and model loader: made by small grammars, and by damaging what is good.
+"""Random input for reader, templates, tagger, models, checkpoints and states of `select`: made by small grammars, and
+by damaging what is good.
 
     python tests/fuzz/fuzzing.py [--seconds 60] [--seed 1]
 
@@ -17,15 +18,24 @@ import zlib
 from pathlib import Path
 
 from crftool.corpus.dataset import read_training_data
+from crftool.corpus.occurrences import paired_bigrams
 from crftool.corpus.rules import allowed_pairs
 from crftool.corpus.template import Template
 from crftool.corpus.tokens import read_tokens
 from crftool.errors import CrftoolError
 from crftool.kernels.pool import Pool
-from crftool.model import container
+from crftool.model import SparseWeights, container
 from crftool.model.mapped import MappedModel
 from crftool.model.model import Model
+from crftool.objectives import BlockLoss, ElasticNet, LogLoss
+from crftool.selection.lab import Outcome
+from crftool.selection.state import FORMAT, State
 from crftool.stream import Request, tag_stream
+from crftool.trainers import TRAINERS, checkpoint
+from crftool.trainers.base import Problem, Stop, count_scale
+
+TRAIN = b"a x A\nb y B\na y A\n\nc x B\nb x B\n\nd y C\na x A\nc y C\n"
+JOB = {"training data": "these"}
 
 WORDS = [b"a", b"b", b"/", b"A1", b"\xc3\xa9", b"\xff", b"\0", b"#x", b"-", b"\xc2\xa0", b"B-NP", b"I-NP", b"O", b"x" * 300, b"%x[0,0]"]
 GAPS = [b" ", b"\t", b"  ", b" \t "]
@@ -106,8 +116,47 @@ def forged(rng, model):
     return b"".join(container.pack({name: memoryview(data) for name, data in sections.items()}))
 
 
+ODD_VALUES = [None, 0, -1, 1 << 70, True, "x", [], {}, 1e308, -0.5, float("nan"), float("inf"), [1e308], [[]], {"shape": [1 << 40]}]
+
+
+def with_odd_leaf(rng, value):
+    """A JSON value in which something is replaced or missing."""
+    if isinstance(value, (dict, list)) and value and rng.random() < 0.9:
+        copy, key = value.copy(), rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        if rng.random() < 0.1:
+            del copy[key]
+        else:
+            copy[key] = with_odd_leaf(rng, value[key])
+        return copy
+    if type(value) in (int, float) and rng.random() < 0.5:
+        return rng.choice([-value, value + 1, value - 1, value * 1000])
+    return rng.choice(ODD_VALUES)
+
+
+def forged_checkpoint(rng, state):
+    """A checkpoint with a damaged section or description, and checksums that are right."""
+    sections = {name: bytes(data) for name, data in container.unpack(state, "state", checkpoint.KIND).items()}
+    for _ in range(rng.choice([1, 1, 3])):
+        name = rng.choice(list(sections))
+        if name == checkpoint.META:
+            meta = json.loads(sections[name])
+            part = rng.choice(["values", "values", "arrays", "phase"])
+            sections[name] = json.dumps({**meta, part: with_odd_leaf(rng, meta[part])}).encode()
+        elif rng.random() < 0.2:
+            sections[name] = rng.choice(list(sections.values()))
+        else:
+            data = bytearray(sections[name])
+            for _ in range(rng.choice([1, 5])):
+                if len(data) >= 8:
+                    at = 8 * rng.randrange(len(data) // 8)
+                    struct.pack_into("<d", data, at, rng.choice([0.0, 1e308, -1e308, float("nan"), float("inf"), 5e-324, 1.0])) \
+                        if rng.random() < 0.5 else struct.pack_into("<q", data, at, rng.choice([0, -1, 1 << 31, 1 << 62, 3]))
+            sections[name] = bytes(data)
+    return b"".join(container.pack({name: memoryview(data) for name, data in sections.items()}, checkpoint.KIND))
+
+
 def hostile_header(rng, model):
-    """A model file whose section table lies, with a right checksum."""
+    """A file whose section table lies, with a right checksum."""
     data = bytearray(model)
     _, version, count, size, _, _ = container.HEADER.unpack_from(data)
     for _ in range(rng.choice([1, 2])):
@@ -139,7 +188,7 @@ def request(rng, mapped):
 class Fuzzer:
     def __init__(self, folder):
         self.folder = Path(folder)
-        self.model = None
+        self.model, self.states = None, {}
 
     def _write(self, name, data):
         (self.folder / name).write_bytes(data)
@@ -210,7 +259,49 @@ class Fuzzer:
             except CrftoolError:
                 pass
 
-    KINDS = ("reader", "pipeline", "loader")
+    def resuming(self, rng):
+        """A training that goes on from a damaged or forged checkpoint is refused, or trains something."""
+        name = rng.choice(list(TRAINERS))
+        state = self._write("state", b"")
+        if name not in self.states:
+            self._train_on(name, checkpoint.Checkpoints(state, 0.0, JOB), 4)
+            self.states[name] = Path(state).read_bytes()
+        broken = rng.choice([damaged, forged_checkpoint, forged_checkpoint, forged_checkpoint, hostile_header])(rng, self.states[name])
+        self._write("state", broken)
+        try:
+            saved = checkpoint.Saved(state)
+            saved.check_job(JOB)
+            self._train_on(name, checkpoint.Checkpoints(None, 0.0, JOB, saved), 6)
+        except CrftoolError:
+            pass
+
+    def _train_on(self, name, checkpoints, iterations):
+        import numpy as np
+        encoder, dataset = read_training_data(self._write("train", TRAIN), Template(b"*0:%x[0,0]\nU1:%x[-1,0]/%x[0,1]\nB\n"))
+        pool, space, trainer = Pool(), encoder.space, TRAINERS[name]
+        if trainer.by_blocks:
+            loss, theta = BlockLoss(dataset, space, pool, paired_bigrams(encoder)), SparseWeights(space)
+        else:
+            loss, theta = LogLoss(dataset, space, encoder.unigrams.groups(), pool), np.zeros(space.F)
+        penalty = ElasticNet(0.1 if trainer.allows_l1 else 0.0, 0.1)
+        with np.errstate(all="ignore"):
+            trainer.train(Problem(loss, penalty, pool, 7, checkpoints), theta, Stop(1e-7, count_scale(dataset, space), iterations),
+                          lambda iteration: None)
+
+    def search_state(self, rng):
+        """A damaged state of a search is refused, or holds only what it may."""
+        good = {"format": FORMAT, "job": "job", "outcomes": {"a": vars(Outcome(5.5, 90.25, 0.125, 12.0, 3.0, 1.5))},
+                "sets": {"a": {"0": [2, 3, 99], "1": []}}}
+        text = json.dumps(with_odd_leaf(rng, good)).encode() if rng.random() < 0.7 else damaged(rng, json.dumps(good).encode())
+        state = State(self._write("search", text), "job")
+        try:
+            state.load(100)
+        except CrftoolError:
+            return
+        for key in ("a", "b"):
+            assert all(0 <= f < 100 for features in state.sets(key).values() for f in features.tolist())
+
+    KINDS = ("reader", "pipeline", "loader", "resuming", "search_state")
 
     def run(self, kind, seed):
         getattr(self, kind)(random.Random(f"{kind} {seed}"))

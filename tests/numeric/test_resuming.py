@@ -175,6 +175,22 @@ def test_forged_states(tmp_path, name, rho1, rho2):
     assert refused > len(meta["values"])
 
 
+@pytest.mark.parametrize("number", [1e308, -1e308, np.inf, -np.inf, np.nan])
+@EACH
+def test_numbers_of_no_training(tmp_path, name, rho1, rho2, number):
+    """Their sums would overflow."""
+    path = tmp_path / "state"
+    Run(name, rho1, rho2, str(path), last=3)
+    meta, sections = contents(path)
+    for key, entry in meta["arrays"].items():
+        if entry["dtype"] == "<f8" and sections[key]:
+            data = np.frombuffer(sections[key]).copy()
+            data[len(data) // 2] = number
+            forge(path, meta, {**sections, key: data.tobytes()})
+            with pytest.raises(ModelError, match="contradicts itself"):
+                Run(name, rho1, rho2, str(path), resume=True, last=1)
+
+
 def test_any_damage_is_seen(tmp_path):
     path, rng = tmp_path / "state", random.Random(6)
     Run("l-bfgs", 0.0, 0.3, str(path), last=6)
