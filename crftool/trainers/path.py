@@ -12,7 +12,7 @@ import numpy as np
 from crftool.objectives import ElasticNet
 from crftool.trainers.base import Problem, Result, start_evaluation
 
-LEAST_BOUND = 0.3                    # share of rho1 below which a gradient is never taken for a sign of life
+LEAST_BOUND = 0.5                    # share of rho1 below which a gradient is never taken for a sign of life
 LARGEST_SHARE = 0.5                  # of the weights that it pays to cut out
 
 
@@ -51,8 +51,12 @@ class Path:
 
         |gradient at the last optimum| >= 2 rho1 - rho1 of the last optimum.
 
-    The rule can err. So the conditions of optimality are checked for all weights afterwards, and training
-    goes on with those that violate them until the pseudo-gradient of all is as small as asked for.
+    An observation with such a weight is taken in as a whole. The rule can err. So the conditions of optimality
+    are checked for all weights afterwards, and training goes on with those that violate them until the
+    pseudo-gradient of all is as small as asked for.
+
+    From one optimum to the next weights go on much as they did before: the last such step and its change of
+    the gradient tell a quasi-Newton method, from its start, the curvature that matters most.
     """
 
     def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1):
@@ -63,6 +67,7 @@ class Path:
         self.theta, self._make_stop, self._report = theta, make_stop, report
         self._grad = None                            # [F]  of the smooth part, at theta
         self._last = np.inf                          # rho1 of the last optimum
+        self._before = None                          # theta and gradient of the optimum before it
         self.stopped = False                         # whether `report` has ended a training
 
     def step(self, rho1):
@@ -70,8 +75,9 @@ class Path:
         begun = time.monotonic()
         problem = Problem(self._objective, ElasticNet(rho1, self._rho2), self._pool, self._seed)
         allowed = self._screen(problem, rho1)
+        secant, self._before = self._secant(allowed)
         while True:
-            result = self._run(problem, allowed, rho1)
+            result = self._run(problem, allowed, secant)
             if allowed is None:
                 self._grad = None
                 break
@@ -81,7 +87,8 @@ class Path:
             missing = (pseudo != 0.0) & ~allowed
             if self.stopped or not result.converged or norm <= stop.tolerance * stop.scale or not missing.any():
                 break
-            allowed |= missing
+            allowed |= self._whole_observations(missing)
+            secant = None
         self._last = rho1
         mu, lam = self._objective.space.split(self.theta)
         return PathStep(rho1, int(np.count_nonzero(mu)), int(np.count_nonzero(lam)), result.iteration.objective,
@@ -100,15 +107,31 @@ class Path:
         bound = min(bound, float(np.abs(self._grad).max(initial=0.0)))       # a trainer needs a weight to look at
         allowed = (np.abs(self._grad) >= bound) | (self.theta != 0.0)
         allowed[np.argmax(np.abs(self._grad))] = True        # a problem has at least one weight
+        allowed = self._whole_observations(allowed)
         return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None
 
-    def _run(self, problem, allowed, rho1):
+    def _whole_observations(self, chosen):
+        """[F] bool: all weights of the observations with a chosen one. They cost nothing: inference works on
+        all labels of an observation at once."""
+        for part in self._objective.space.split(chosen):
+            part[part.any(axis=tuple(range(1, part.ndim)))] = True
+        return chosen
+
+    def _secant(self, allowed):
+        """((s, y) or None, this optimum): the step between the last two optima, and its change of the gradient."""
+        if allowed is None or self._grad is None:
+            return None, None
+        now, before = (self.theta.copy(), self._grad.copy()), self._before
+        return None if before is None else (now[0] - before[0], now[1] - before[1]), now
+
+    def _run(self, problem, allowed, secant):
         """The Result of a training of the allowed weights."""
         if allowed is None:
             return self._train(problem, self.theta, self._make_stop(), self._listen)
         sub, objective = self._objective.restricted(allowed)
         theta = sub.shrink(self.theta)
-        problem = Problem(objective, problem.penalty, self._pool, self._seed)
+        secant = secant and tuple(map(sub.shrink, secant))
+        problem = Problem(objective, problem.penalty, self._pool, self._seed, secant=secant)
         result = self._train(problem, theta, self._make_stop(), self._listen)
         self.theta[:] = sub.expand(theta)
         return result

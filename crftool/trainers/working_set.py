@@ -144,6 +144,10 @@ def _descend(problem, theta, stop, report, number):
             return result
         if curvature is None:
             curvature = _curvature(problem, theta)
+            if problem.secant is not None:
+                s, y = problem.secant
+                model.admit(np.flatnonzero(s), lambda new: curvature[new])
+                model.remember(s[model.ever], y[model.ever])
         model.admit(where, lambda new: curvature[new])
         before, old_grad = theta[model.ever], grad[model.ever]
         after = _search(problem, theta, grad, model, where, now.value, rho1)
