@@ -67,7 +67,7 @@ class Path:
         self.theta, self._make_stop, self._report = theta, make_stop, report
         self._grad = None                            # [F]  of the smooth part, at theta
         self._last = np.inf                          # rho1 of the last optimum
-        self._before = None                          # theta and gradient of the optimum before it
+        self._before = None                          # the optimum before it: where not zero, weights, gradient [F]
         self.stopped = False                         # whether `report` has ended a training
 
     def step(self, rho1):
@@ -75,12 +75,14 @@ class Path:
         begun = time.monotonic()
         problem = Problem(self._objective, ElasticNet(rho1, self._rho2), self._pool, self._seed)
         allowed = self._screen(problem, rho1)
-        secant, self._before = self._secant(allowed)
+        cold = self._before is None and rho1 < self._last        # the first, and no optimum near
+        secant = None if allowed is None else self._secant()
         while True:
-            result = self._run(problem, allowed, secant)
+            result = self._run(problem, allowed, None if cold else secant)
             if allowed is None:
-                self._grad = None
+                self._grad = self._before = None
                 break
+            self._grad = np.empty(problem.F)
             problem.evaluate(self.theta, self._grad)
             pseudo, stop = np.empty(problem.F), self._make_stop()
             norm, _ = problem.vectors.pseudo_gradient(self.theta, self._grad, rho1, pseudo)
@@ -88,7 +90,6 @@ class Path:
             if self.stopped or not result.converged or norm <= stop.tolerance * stop.scale or not missing.any():
                 break
             allowed |= self._whole_observations(missing)
-            secant = None
         self._last = rho1
         mu, lam = self._objective.space.split(self.theta)
         return PathStep(rho1, int(np.count_nonzero(mu)), int(np.count_nonzero(lam)), result.iteration.objective,
@@ -103,10 +104,10 @@ class Path:
             start_evaluation(problem, self.theta, self._grad)
             if not self.theta.any():                 # which is optimal for this rho1 and above
                 self._last = float(np.abs(self._grad).max(initial=0.0))
+        size = np.abs(self._grad)
         bound = max(2.0 * rho1 - self._last, LEAST_BOUND * rho1)
-        bound = min(bound, float(np.abs(self._grad).max(initial=0.0)))       # a trainer needs a weight to look at
-        allowed = (np.abs(self._grad) >= bound) | (self.theta != 0.0)
-        allowed[np.argmax(np.abs(self._grad))] = True        # a problem has at least one weight
+        allowed = (size >= min(bound, float(size.max(initial=0.0)))) | (self.theta != 0.0)
+        allowed[np.argmax(size)] = True              # a problem has at least one weight
         allowed = self._whole_observations(allowed)
         return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None
 
@@ -117,12 +118,18 @@ class Path:
             part[part.any(axis=tuple(range(1, part.ndim)))] = True
         return chosen
 
-    def _secant(self, allowed):
-        """((s, y) or None, this optimum): the step between the last two optima, and its change of the gradient."""
-        if allowed is None or self._grad is None:
-            return None, None
-        now, before = (self.theta.copy(), self._grad.copy()), self._before
-        return None if before is None else (now[0] - before[0], now[1] - before[1]), now
+    def _secant(self):
+        """(s, y) [F]: the step to this optimum from the one before, and its change of the gradient; y only where s
+        is not zero. Without such a step both are zero."""
+        s, y, here = np.zeros(len(self.theta)), np.zeros(len(self.theta)), np.flatnonzero(self.theta)
+        if self._before is not None:
+            there, values, grad = self._before
+            s[here] = self.theta[here]
+            s[there] -= values
+            moved = np.union1d(here, there)
+            y[moved] = self._grad[moved] - grad[moved]
+        self._before = here, self.theta[here], self._grad
+        return s, y
 
     def _run(self, problem, allowed, secant):
         """The Result of a training of the allowed weights."""

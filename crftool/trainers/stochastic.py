@@ -147,7 +147,7 @@ def start(problem, theta, stop, report, most_epochs, least_gain):
     """(number of the next iteration, Result if training ends here): epochs of stochastic descent from zero
     weights, as a start for another method. An epoch that lowers the estimated objective by less than the
     share `least_gain` is the last one."""
-    if problem.objective.inference == "log" or theta.any() or stop.max_iterations == 0:
+    if problem.objective.inference == "log" or theta.any() or problem.secant is not None or stop.max_iterations == 0:
         return 0, None
     descent = Descent(problem, theta, resume(PHASE, problem, stop))
     for number in descent.numbers(most_epochs + 1):
