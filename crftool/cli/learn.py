@@ -103,7 +103,7 @@ class PathCommand(click.Command):
 @click.option("--dev", metavar="FILE", help="Labelled file to score after each iteration; the weights that do "
                                             "best on it are kept.")
 @click.option("--keep", type=click.Choice(["best", "last"]), default=None,
-              help="Which weights to keep: best on --dev (by F1, then token error), or the last.  [default: best "
+              help="Which weights to keep: best on --dev (by F1 if labels make phrases, then token error), or the last.  [default: best "
                    "with --dev]")
 @click.option("--path", type=click.IntRange(min=1), metavar="[N]", default=None,
               help=f"Train for N values of rho1 ({PATH_LENGTH} if not given), from the smallest one that gives an "
@@ -415,15 +415,18 @@ class Job:
         return score(self.dev.labels, decode(lattices).labels, self.dev.offsets, self.dev_labels)
 
     def _score_dev(self, encoder, theta, iteration):
-        """Scores on the dev file; keeps the weights that do best: by F1, then by token error."""
+        """Scores on the dev file; keeps the weights that do best: by F1, if labels make phrases, then by token error."""
         if self.dev is None:
             return None
         from crftool.model import SparseWeights
+        from crftool.phrases import has_phrases
 
         scores = self._dev_scores(encoder, theta)
         if self.settings.keep == "last":
             return scores
-        if self._best is None or (scores.f1, scores.correct_tokens) > (self._best.f1, self._best.correct_tokens):
+        phrases = has_phrases(self.dev_labels)
+        rank, best = ((phrases and judged.f1, judged.correct_tokens) for judged in (scores, self._best or scores))
+        if self._best is None or rank > best:
             self._best, self._best_iteration = scores, iteration
             if self._best_theta is None or isinstance(theta, SparseWeights):
                 self._best_theta = theta.copy()

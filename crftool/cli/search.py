@@ -74,6 +74,7 @@ class Job:
         from crftool.corpus.reader import read_bytes
         from crftool.corpus.template import Template
         from crftool.files import check_writable
+        from crftool.phrases import has_phrases
 
         given = self.given
         outputs = [given.output, given.write_template, given.report]
@@ -88,6 +89,8 @@ class Job:
         self._load(self.compiled)
         if len(self.encoder.labels) < 2:
             raise CrftoolError(f"{given.train}: only one label; the last column must hold at least two")
+        if given.by == "f1" and not has_phrases(self.encoder.labels):
+            raise CrftoolError(f"{given.train}: no label is part of a phrase, such as B-NP; leave out --by f1")
         if given.folds and given.folds > self.dataset.S:
             raise CrftoolError(f"{given.train}: {self.dataset.S} sequences cannot make {given.folds} folds; "
                                "take fewer, or name a --dev file")

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from crftool.cli import main
 from crftool.corpus.template import Template
 from crftool.model import Model
+from crftool.phrases import has_phrases
 
 TEMPLATE = b"# the planted one is line 3\nU0:%x[0,0]\nU1:%x[0,1]/%x[-1,2]\nU2:%x[0,3]\nU3:%x[0,1]\nB\n"
 
@@ -98,6 +99,28 @@ def test_learn_only(planted):
     planted.write("u", b"U9:%x[0,1]\n")
     _, messages = planted.run("learn", "-q", "--only", "few", "u", "train.txt", "x", code=1)
     assert "few: no weight of this model is one of the template's" in messages
+
+
+def test_dev_without_phrases_is_judged_by_tokens(workdir):
+    """On these data training raises the F1 of phrases, and the token error with it."""
+    workdir.write("train.txt", b"a O\nb X-1\na O\nb X-1\n\n" * 20)
+    workdir.write("dev.txt", b"a O\nb O\na O\nb O\na O\nb X-1\n\n" * 5)
+    workdir.write("t", b"U:%x[0,0]\nB\n")
+    workdir.run("learn", "-q", "-a", "l-bfgs", "--dev", "dev.txt", "--log-json", "log", "t", "train.txt", "m")
+    log = [json.loads(line) for line in workdir.read("log").splitlines()]
+    best = min(entry["dev_token_error"] for entry in log)
+    assert max(log, key=lambda entry: entry["dev_f1"])["dev_token_error"] > best
+    output, _ = workdir.run("eval", "--json", "-m", "m", "dev.txt")
+    assert json.loads(output)["token_error"] == pytest.approx(best)
+    _, messages = workdir.run("select", "--by", "f1", "--method", "grid", "t", "train.txt", code=1)
+    assert "train.txt: no label is part of a phrase" in messages
+
+
+@pytest.mark.parametrize("labels,expected", [
+    (b"B-NP I-NP O", True), (b"S-X O", True), (b"B I O", True), (b"U-X L-X", True), (b"O K -", False), (b"NN VB O", False),
+    (b"O X", False), (b"X-Y Z-Y", False)])
+def test_has_phrases(labels, expected):
+    assert has_phrases(labels.split()) is expected
 
 
 def usage_error(*arguments):
