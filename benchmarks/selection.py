@@ -25,11 +25,11 @@ from crftool.selection import METHODS, plot
 from crftool.selection.lab import Lab, Training
 from crftool.selection.report import STYLE
 from crftool.selection.rows import Plan
-from crftool.trainers import TRAINERS
 
 CORPORA = {"conll2000": ("train.txt.gz", "test.txt.gz", "chunking"),
            "conll2002": ("esp.train.gz", "esp.testb.gz", "ner")}
 FILTERS = ("count", "mi", "chi2")
+L1_ALGORITHMS = ("auto", "bcd", "owl-qn")
 SIZES = "1000,3000,10000,30000,100000,300000,1000000"
 ORDER = ("l1", "threshold", "mi", "count")       # best first, says the paper
 
@@ -94,7 +94,7 @@ def main():
     curves = {}
     print("method\tfeatures\terror\tf1\tseconds")
     for method in options.methods.split(","):
-        algorithms = [name for name in ("owl-qn", "bcd") if name in TRAINERS] if method == "l1" else ["auto"]
+        algorithms = L1_ALGORITHMS if method == "l1" else ["auto"]
         for algorithm in algorithms:
             plan = Plan(method, [options.rho1], [0.0], path=options.path) if method == "l1" else \
                 Plan(method, None, [options.rho2], numbers=sizes)

@@ -19,6 +19,15 @@ def parse_label(label):
     return tag, b"" if phrase_type == b"0" else phrase_type
 
 
+def has_phrases(labels):
+    """Whether labels are of a phrase scheme: one has a type, as in B-NP, or all are bare tags. (A single O may be
+    a phoneme.) Where not, the F1 of phrases means nothing."""
+    tags = {b"B", b"I", b"E", b"S", b"L", b"U"}
+    parsed = [parse_label(label) for label in labels]
+    return any(tag in tags and kind for tag, kind in parsed) or \
+        any(label in tags for label in labels) and all(label in tags or label == b"O" for label in labels)
+
+
 def _starts(previous, tag, changed):
     """Whether a phrase starts at the second of two tags (b"" for an unknown one); `changed`: their types differ."""
     return (len(previous) == 1 and previous + tag in START_PAIRS or tag != b"" and tag in SINGLE_TOKEN_TAGS

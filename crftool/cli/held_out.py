@@ -28,14 +28,19 @@ class HeldOut:
         lattices = Lattices(self.data, weights, self._pool, self._inference, self._constraint)
         return score(self.data.labels, decode(lattices).labels, self.data.offsets, self.labels)
 
+    def _rank(self, scores):
+        """What to compare: F1, if labels make phrases, then right tokens."""
+        from crftool.phrases import has_phrases
+        return has_phrases(self.labels) and scores.f1, scores.correct_tokens
+
     def look(self, theta, iteration):
-        """Scores of these weights, which are kept if they do better: by F1, then by token error."""
+        """Scores of these weights, which are kept if they do better."""
         from crftool.model import SparseWeights
 
         scores = self.scores(theta)
         if self._keep == "last":
             return scores
-        if self.best is None or (scores.f1, scores.correct_tokens) > (self.best.f1, self.best.correct_tokens):
+        if self.best is None or self._rank(scores) > self._rank(self.best):
             self.best, self.iteration = scores, iteration
             if self.theta is None or isinstance(theta, SparseWeights):
                 self.theta = theta.copy()

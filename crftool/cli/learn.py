@@ -66,8 +66,8 @@ class PathCommand(click.Command):
 @click.option("--dev", metavar="FILE", help="Labelled file to score after each iteration; the weights that do "
                                             "best on it are kept.")
 @click.option("--keep", type=click.Choice(["best", "last"]), default=None,
-              help="Which weights to keep: best on --dev (by F1, then token error), or the last.  [default: best "
-                   "with --dev]")
+              help="Which weights to keep: best on --dev (by F1 if labels make phrases, then token error), or the "
+                   "last.  [default: best with --dev]")
 @click.option("--path", type=click.IntRange(min=1), metavar="[N]", default=None,
               help=f"Train for N values of rho1 ({PATH_LENGTH} if not given), from the smallest one that gives an "
                    "empty model down to --rho1, each from the one before; print a row for each. --dev then scores "

@@ -18,6 +18,7 @@ class Job:
     def __init__(self, given):
         """`given`: the options, by name."""
         self.given, self.quiet, self.rows = given, given.quiet, []
+        self.longer = False                           # whether --conjunctions has found a line
         self.threads = given.threads or available_cores()
         self.inference = chosen_inference(given.inference, given.log_domain)
 
@@ -33,7 +34,9 @@ class Job:
         given = self.given
         self._read()
         with graceful_interrupts() as requests:
-            self.lab = lab = self._lab(requests)
+            if given.conjunctions:
+                self._join_lines(requests)
+            self.lab = lab = self._lab(requests, self._open_state())
             self.searcher = TABLE[given.method](lab, self._plan())
             stability, fit, interrupted = None, None, False
             try:
@@ -65,14 +68,12 @@ class Job:
 
     def _read(self):
         """Read and check everything; nothing is trained before all is known to be well."""
-        from crftool.cli import census
         from crftool.corpus.constraints import check_labels, make_constraint
         from crftool.corpus.rules import read_rules
-        from crftool.corpus.dataset import read_labelled_data, read_training_data
         from crftool.corpus.reader import read_bytes
         from crftool.corpus.template import Template
         from crftool.files import check_writable
-        from crftool.trainers import TRAINERS
+        from crftool.phrases import has_phrases
 
         given = self.given
         outputs = [given.output, given.write_template, given.report]
@@ -84,10 +85,11 @@ class Job:
         self.compiled = Template(read_bytes(path), path)
         for warning in self.compiled.warnings:
             say(f"warning: {warning}")
-        with reading_bar(given.train, self.quiet) as watch:
-            self.encoder, self.dataset = read_training_data(given.train, self.compiled, given.begin_label, watch=watch)
+        self._load(self.compiled)
         if len(self.encoder.labels) < 2:
             raise CrftoolError(f"{given.train}: only one label; the last column must hold at least two")
+        if given.by == "f1" and not has_phrases(self.encoder.labels):
+            raise CrftoolError(f"{given.train}: no label is part of a phrase, such as B-NP; leave out --by f1")
         if given.folds and given.folds > self.dataset.S:
             raise CrftoolError(f"{given.train}: {self.dataset.S} sequences cannot make {given.folds} folds; "
                                "take fewer, or name a --dev file")
@@ -95,8 +97,26 @@ class Job:
         self.constraint = make_constraint(self.rules, self.encoder.labels, given.constrain)
         if self.constraint is not None:
             check_labels(self.constraint, self.dataset, self.encoder.labels, given.train)
-        self.dev_data, self.dev_labels = read_labelled_data(given.dev, self.encoder) if given.dev else (None, None)
         self._check_lines()
+        self._check_memory()
+        self._say(f"{self.dataset.S} sequences, {self.dataset.N} tokens, {len(self.encoder.labels)} labels, "
+                  f"{self.encoder.space.F} features; scored "
+                  + (f"on {given.dev}" if given.dev else f"by {given.folds} folds"))
+
+    def _load(self, template):
+        """Read the files with a template."""
+        from crftool.corpus.dataset import read_labelled_data, read_training_data
+
+        given, self.compiled = self.given, template
+        with reading_bar(given.train, self.quiet) as watch:
+            self.encoder, self.dataset = read_training_data(given.train, template, given.begin_label, watch=watch)
+        self.dev_data, self.dev_labels = read_labelled_data(given.dev, self.encoder) if given.dev else (None, None)
+
+    def _check_memory(self):
+        from crftool.cli import census
+        from crftool.trainers import TRAINERS
+
+        given = self.given
         bytes_per_weight = max(trainer.bytes_per_weight for trainer in TRAINERS.values())
         jobs = len(self.compiled.unigrams) if given.method in WRAPPERS else given.folds or 1
         side_by_side = min(self.threads, jobs)
@@ -105,9 +125,6 @@ class Job:
         estimate = census.estimate_memory(self.encoder, self.dataset, per_weight)
         limit = None if given.max_memory is None else parse_size(given.max_memory)
         census.check_memory(self.encoder, estimate, limit, per_weight)
-        self._say(f"{self.dataset.S} sequences, {self.dataset.N} tokens, {len(self.encoder.labels)} labels, "
-                  f"{self.encoder.space.F} features; scored "
-                  + (f"on {given.dev}" if given.dev else f"by {given.folds} folds"))
 
     def _check_lines(self):
         from crftool.selection.wrappers import template_lines
@@ -118,20 +135,63 @@ class Job:
                 raise CrftoolError(f"{self.compiled.path}:{number}: no template on this line; --lines takes lines such "
                                    f"as {next(iter(known))}")
 
-    def _lab(self, requests):
-        from crftool.selection.lab import Lab, Training
-        from crftool.selection.state import State, fingerprint
+    def _join_lines(self, requests):
+        """--conjunctions: a longer template, and the data read with it."""
+        from crftool.cli import INTERRUPTED
+        from crftool.selection.conjunctions import add_lines
+        from crftool.selection.features import default_batch
+        from crftool.selection.lab import Interrupted
+        from crftool.selection.rows import Plan
+
+        given, first = self.given, self.compiled
+
+        def make_lab(template):
+            self._load(template)
+            self._check_memory()
+            return self._lab(requests)
+
+        plan = Plan("induce", given.rho1, given.rho2 or [1.0], batch=given.batch,
+                    numbers=[n for n in given.number or () if isinstance(n, int)])
+        # The same in every round, and in the commands of rows.
+        given.batch = plan.batch = plan.batch or default_batch(max(plan.numbers, default=self.encoder.space.F))
+        plan.numbers, template = None, first
+        try:
+            for found in add_lines(first, make_lab, plan, given.conjunctions):
+                self._say(f"{found.line.decode('utf-8', 'replace')}: promises {found.gain:.1f} of log-likelihood; error "
+                          f"{found.without.error:.2f}% without, {found.outcome.error:.2f}% with it: "
+                          + ("taken" if found.accepted else "not taken"))
+                template = found.template if found.accepted else template
+        except Interrupted:
+            say("interrupted before the first row")
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        self.longer = template is not first
+        self._load(template)
+
+    def _training(self):
+        from crftool.selection.lab import Training
 
         given = self.given
-        training = Training(given.algorithm, given.tolerance, given.max_iterations, given.features == "observed",
-                            self.inference)
+        return Training(given.algorithm, given.tolerance, given.max_iterations, given.features == "observed",
+                        self.inference)
+
+    def _open_state(self):
+        """Scores that are known already, or will be kept."""
+        from crftool.selection.state import State, fingerprint
+
+        given, training = self.given, self._training()
         job = {**asdict(training), "folds": given.folds, "seed": given.seed, "by": given.by,
                "constrain": self.rules.decode("utf-8", "replace")}
         self.known = State(self.state_path, fingerprint(self.compiled, self.dataset, self.dev_data, job))
         if given.resume:
             self.known.load(self.encoder.space.F)
-        return Lab(self.encoder, self.dataset, self.dev_data, self.dev_labels, given.folds, given.seed, training,
-                   self.constraint, given.by, self.threads, requests, self.known)
+        return self.known
+
+    def _lab(self, requests, memory=None):
+        from crftool.selection.lab import Lab
+
+        given = self.given
+        return Lab(self.encoder, self.dataset, self.dev_data, self.dev_labels, given.folds, given.seed, self._training(),
+                   self.constraint, given.by, self.threads, requests, memory)
 
     def _plan(self):
         from crftool.selection.rows import Plan
@@ -176,7 +236,7 @@ class Job:
         given = self.given
         words = ["--dev", given.dev] if given.dev else ["--folds", str(given.folds)]
         for name, plain in (("by", "error"), ("algorithm", "auto"), ("features", "all"), ("tolerance", 1e-4),
-                            ("max_iterations", 10_000), ("seed", 1), ("constrain", None)):
+                            ("max_iterations", 10_000), ("seed", 1), ("constrain", None), ("conjunctions", None)):
             if getattr(given, name) != plain:
                 words += ["--" + name.replace("_", "-"), str(getattr(given, name))]
         if self.inference != "auto":
@@ -315,7 +375,7 @@ class Job:
             if setting.min_count > 1:
                 words += ["--min-count", str(setting.min_count)]
         elif given.output and not (setting.method == "threshold" and not setting.retrain):
-            template, words = given.template, ["--only", given.output, "--rho1", repr(setting.rho1),
+            template, words = given.write_template if self.longer else given.template, ["--only", given.output, "--rho1", repr(setting.rho1),
                                               "--rho2", repr(setting.rho2)]
         else:
             template = None

@@ -66,6 +66,7 @@ class Subproblem:
             mu, lam = space.split(allowed)
             used[0][:] &= mu.any(axis=1)
             used[1][:] &= lam.any(axis=(1, 2))
+            self.columns = columns = Columns(_filled(dataset.unigrams, columns.unigrams, used[0]), columns.bigrams)
         self.rows = tuple(np.flatnonzero(which) for which in used)         # the larger problem's rows, kept
         self.space = FeatureSpace(space.Y, len(self.rows[0]), len(self.rows[1]), space.begin_label)
         self._row_of = tuple(self._numbering(which) for which in used)
@@ -114,6 +115,12 @@ class Subproblem:
         own_mu, own_lam = self.space.split(weights)
         mu[self.rows[0]], lam[self.rows[1]] = own_mu, own_lam
         return out
+
+
+def _filled(ids, columns, used):
+    """The columns in which one of the used observations occurs."""
+    used = np.append(used, False)                    # where NONE points
+    return tuple(k for k in columns if used[ids[:, k]].any())
 
 
 def active_lines(template, dataset, space, theta):

@@ -16,6 +16,11 @@ def default_numbers(F):
     return [n for n in numbers if n < F] or [max(1, F // 2)]
 
 
+def default_batch(limit):
+    """How many of `limit` features induction adds at a time."""
+    return max(10, min(500, limit // 20))
+
+
 class _Features:
     """What methods share that keep some of the template's features."""
 
@@ -155,7 +160,7 @@ class Induction(_Features):
     def __init__(self, lab, plan):
         super().__init__(lab, plan)
         self.limit = max(plan.numbers) if plan.numbers else lab.space.F
-        self.batch = plan.batch or max(10, min(500, self.limit // 20))
+        self.batch = plan.batch or default_batch(self.limit)
         self.rows_planned = -(-self.limit // self.batch)
 
     def rows(self):
@@ -163,7 +168,7 @@ class Induction(_Features):
         for number in self.numbers_to(self.limit):
             def compute():
                 if not inducers:
-                    inducers.extend(lab.map(lambda split, pool: _Inducer(self, split, pool), lab.splits))
+                    inducers.extend(lab.map(lambda split, pool: Inducer(self, split, pool), lab.splits))
                 fits = lab.map(lambda inducer, pool: inducer.grow_to(number), inducers)
                 return lab.outcome(lab.map(lambda fit, pool: fit.score(), fits), fits)
             setting = self._setting(number=number, batch=self.batch)
@@ -181,14 +186,14 @@ class Induction(_Features):
 
     def final(self, setting, dataset=None, scale=1.0):
         lab = self.lab
-        inducer = _Inducer(self, Split(lab.dataset if dataset is None else dataset, None), lab.pool, scale)
+        inducer = Inducer(self, Split(lab.dataset if dataset is None else dataset, None), lab.pool, scale)
         return inducer.grow_to(setting.number)
 
     def chosen(self, setting, dataset, scale):
         return self.final(setting, dataset, scale).weights() != 0.0
 
 
-class _Inducer:
+class Inducer:
     """A growing model on one split."""
 
     def __init__(self, method, split, pool, scale=1.0):

@@ -26,9 +26,10 @@ class Problem:
     f(theta) = loss(theta) + rho1 |theta|_1 + rho2 / 2 |theta|^2
     """
 
-    def __init__(self, objective, penalty, pool, seed=1, checkpoints=None):
-        """`seed`: of the random choices of a trainer that makes some."""
-        self.objective, self.penalty, self.seed = objective, penalty, seed
+    def __init__(self, objective, penalty, pool, seed=1, checkpoints=None, secant=None):
+        """`seed`: of the random choices of a trainer that makes some. `secant`: (s [F], y [F]), a step that led
+        to the start and how it changed the smooth gradient, for trainers that can learn from it."""
+        self.objective, self.penalty, self.seed, self.secant = objective, penalty, seed, secant
         self.checkpoints = checkpoints or Checkpoints()
         self.vectors = Vectors(pool, objective.F)
         self.F = objective.F

@@ -12,7 +12,7 @@ import numpy as np
 from crftool.objectives import ElasticNet
 from crftool.trainers.base import Problem, Result, start_evaluation
 
-LEAST_BOUND = 0.3                    # share of rho1 below which a gradient is never taken for a sign of life
+LEAST_BOUND = 0.5                    # share of rho1 below which a gradient is never taken for a sign of life
 LARGEST_SHARE = 0.5                  # of the weights that it pays to cut out
 
 
@@ -51,8 +51,12 @@ class Path:
 
         |gradient at the last optimum| >= 2 rho1 - rho1 of the last optimum.
 
-    The rule can err. So the conditions of optimality are checked for all weights afterwards, and training
-    goes on with those that violate them until the pseudo-gradient of all is as small as asked for.
+    An observation with such a weight is taken in as a whole. The rule can err. So the conditions of optimality
+    are checked for all weights afterwards, and training goes on with those that violate them until the
+    pseudo-gradient of all is as small as asked for.
+
+    From one optimum to the next weights go on much as they did before: the last such step and its change of
+    the gradient tell a quasi-Newton method, from its start, the curvature that matters most.
     """
 
     def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1):
@@ -63,6 +67,7 @@ class Path:
         self.theta, self._make_stop, self._report = theta, make_stop, report
         self._grad = None                            # [F]  of the smooth part, at theta
         self._last = np.inf                          # rho1 of the last optimum
+        self._before = None                          # the optimum before it: where not zero, weights, gradient [F]
         self.stopped = False                         # whether `report` has ended a training
 
     def step(self, rho1):
@@ -70,18 +75,21 @@ class Path:
         begun = time.monotonic()
         problem = Problem(self._objective, ElasticNet(rho1, self._rho2), self._pool, self._seed)
         allowed = self._screen(problem, rho1)
+        cold = self._before is None and rho1 < self._last        # the first, and no optimum near
+        secant = None if allowed is None else self._secant()
         while True:
-            result = self._run(problem, allowed, rho1)
+            result = self._run(problem, allowed, None if cold else secant)
             if allowed is None:
-                self._grad = None
+                self._grad = self._before = None
                 break
+            self._grad = np.empty(problem.F)
             problem.evaluate(self.theta, self._grad)
             pseudo, stop = np.empty(problem.F), self._make_stop()
             norm, _ = problem.vectors.pseudo_gradient(self.theta, self._grad, rho1, pseudo)
             missing = (pseudo != 0.0) & ~allowed
             if self.stopped or not result.converged or norm <= stop.tolerance * stop.scale or not missing.any():
                 break
-            allowed |= missing
+            allowed |= self._whole_observations(missing)
         self._last = rho1
         mu, lam = self._objective.space.split(self.theta)
         return PathStep(rho1, int(np.count_nonzero(mu)), int(np.count_nonzero(lam)), result.iteration.objective,
@@ -96,19 +104,41 @@ class Path:
             start_evaluation(problem, self.theta, self._grad)
             if not self.theta.any():                 # which is optimal for this rho1 and above
                 self._last = float(np.abs(self._grad).max(initial=0.0))
+        size = np.abs(self._grad)
         bound = max(2.0 * rho1 - self._last, LEAST_BOUND * rho1)
-        bound = min(bound, float(np.abs(self._grad).max(initial=0.0)))       # a trainer needs a weight to look at
-        allowed = (np.abs(self._grad) >= bound) | (self.theta != 0.0)
-        allowed[np.argmax(np.abs(self._grad))] = True        # a problem has at least one weight
+        allowed = (size >= min(bound, float(size.max(initial=0.0)))) | (self.theta != 0.0)
+        allowed[np.argmax(size)] = True              # a problem has at least one weight
+        allowed = self._whole_observations(allowed)
         return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None
 
-    def _run(self, problem, allowed, rho1):
+    def _whole_observations(self, chosen):
+        """[F] bool: all weights of the observations with a chosen one. They cost nothing: inference works on
+        all labels of an observation at once."""
+        for part in self._objective.space.split(chosen):
+            part[part.any(axis=tuple(range(1, part.ndim)))] = True
+        return chosen
+
+    def _secant(self):
+        """(s, y) [F]: the step to this optimum from the one before, and its change of the gradient; y only where s
+        is not zero. Without such a step both are zero."""
+        s, y, here = np.zeros(len(self.theta)), np.zeros(len(self.theta)), np.flatnonzero(self.theta)
+        if self._before is not None:
+            there, values, grad = self._before
+            s[here] = self.theta[here]
+            s[there] -= values
+            moved = np.union1d(here, there)
+            y[moved] = self._grad[moved] - grad[moved]
+        self._before = here, self.theta[here], self._grad
+        return s, y
+
+    def _run(self, problem, allowed, secant):
         """The Result of a training of the allowed weights."""
         if allowed is None:
             return self._train(problem, self.theta, self._make_stop(), self._listen)
         sub, objective = self._objective.restricted(allowed)
         theta = sub.shrink(self.theta)
-        problem = Problem(objective, problem.penalty, self._pool, self._seed)
+        secant = secant and tuple(map(sub.shrink, secant))
+        problem = Problem(objective, problem.penalty, self._pool, self._seed, secant=secant)
         result = self._train(problem, theta, self._make_stop(), self._listen)
         self.theta[:] = sub.expand(theta)
         return result

@@ -150,7 +150,7 @@ def start(problem, theta, stop, report, most_epochs, least_gain):
     """(number of the next iteration, Result if training ends here): epochs of stochastic descent from zero
     weights, as a start for another method. After an epoch that lowers the estimated objective by less than the
     share `least_gain` there is one more, the last."""
-    if problem.objective.inference == "log" or theta.any() or stop.max_iterations == 0:
+    if problem.objective.inference == "log" or theta.any() or problem.secant is not None or stop.max_iterations == 0:
         return 0, None
     descent = Descent(problem, theta, resume(PHASE, problem, stop))
     values = descent.values

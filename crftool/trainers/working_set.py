@@ -194,6 +194,10 @@ def _descend(problem, theta, stop, report, number):
             return result
         if curvature is None:
             curvature = _curvature(problem, theta)
+            if problem.secant is not None:
+                s, y = problem.secant
+                model.admit(np.flatnonzero(s), lambda new: curvature[new])
+                model.remember(s[model.ever], y[model.ever])
         model.admit(where if since == 0 else part.names(where), lambda new: curvature[new])
         if since == 0:
             seen = norm

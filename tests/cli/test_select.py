@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from crftool.cli import main
 from crftool.corpus.template import Template
 from crftool.model import Model
+from crftool.phrases import has_phrases
 
 TEMPLATE = b"# the planted one is line 3\nU0:%x[0,0]\nU1:%x[0,1]/%x[-1,2]\nU2:%x[0,3]\nU3:%x[0,1]\nB\n"
 
@@ -98,6 +99,28 @@ def test_learn_only(planted):
     planted.write("u", b"U9:%x[0,1]\n")
     _, messages = planted.run("learn", "-q", "--only", "few", "u", "train.txt", "x", code=1)
     assert "few: no weight of this model is one of the template's" in messages
+
+
+def test_dev_without_phrases_is_judged_by_tokens(workdir):
+    """On these data training raises the F1 of phrases, and the token error with it."""
+    workdir.write("train.txt", b"a O\nb X-1\na O\nb X-1\n\n" * 20)
+    workdir.write("dev.txt", b"a O\nb O\na O\nb O\na O\nb X-1\n\n" * 5)
+    workdir.write("t", b"U:%x[0,0]\nB\n")
+    workdir.run("learn", "-q", "-a", "l-bfgs", "--dev", "dev.txt", "--log-json", "log", "t", "train.txt", "m")
+    log = [json.loads(line) for line in workdir.read("log").splitlines()]
+    best = min(entry["dev_token_error"] for entry in log)
+    assert max(log, key=lambda entry: entry["dev_f1"])["dev_token_error"] > best
+    output, _ = workdir.run("eval", "--json", "-m", "m", "dev.txt")
+    assert json.loads(output)["token_error"] == pytest.approx(best)
+    _, messages = workdir.run("select", "--by", "f1", "--method", "grid", "t", "train.txt", code=1)
+    assert "train.txt: no label is part of a phrase" in messages
+
+
+@pytest.mark.parametrize("labels,expected", [
+    (b"B-NP I-NP O", True), (b"S-X O", True), (b"B I O", True), (b"U-X L-X", True), (b"O K -", False), (b"NN VB O", False),
+    (b"O X", False), (b"X-Y Z-Y", False)])
+def test_has_phrases(labels, expected):
+    assert has_phrases(labels.split()) is expected
 
 
 def usage_error(*arguments):
@@ -188,6 +211,46 @@ def test_features_again_by_learn(planted, method):
     m, m2 = (Model.load(str(planted.path / name)) for name in ("m", "m2"))
     assert 20 <= m.active == m2.active <= 25
     assert planted.run("eval", "-m", "m", "dev.txt") == planted.run("eval", "-m", "m2", "dev.txt")
+
+
+def xor_text(seed, S):
+    """The label is the exclusive or of columns 0 and 1; each alone says nothing, and column 2 never does."""
+    rng = np.random.default_rng(seed)
+    rows = [[rng.integers(0, (2, 2, 5)) for _ in range(rng.integers(3, 8))] for _ in range(S)]
+    return b"\n".join(b"".join(b"a%d b%d n%d L%d\n" % (a, b, n, a ^ b) for a, b, n in row) for row in rows)
+
+
+def test_induction_finds_the_conjunction(workdir):
+    workdir.write("train.txt", xor_text(1, 120))
+    workdir.write("dev.txt", xor_text(2, 60))
+    workdir.write("t", b"U0:%x[0,0]\nU1:%x[0,1]\n# noise\nU2:%x[0,2]\nU3:%x[-1,0]\nB")
+    options = ("--method", "induce", "--number", "20", "--batch", "8", "--dev", "dev.txt")
+    alone, _ = select(workdir, *options)
+    assert min(float(row["error"]) for row in alone) > 35
+    rows, messages = select(workdir, *options, "--conjunctions", "3", "-o", "m", "--write-template", "longer")
+    assert rows[-1]["error"] == "0.0000" and "0.00% with it: taken" in messages
+    texts = [line.text for line in Template(workdir.read("longer")).unigrams]
+    assert texts[-1] in (b"U&0:%x[0,0]/1:%x[0,1]", b"U&1:%x[0,1]/0:%x[0,0]")
+    assert not any(b"&" in text for text in texts[:-1])
+    again = next(line for line in messages.splitlines() if line.startswith("again: "))
+    assert " longer train.txt MODEL" in again
+    workdir.run(*shlex.split(again.removeprefix("again: crftool "))[:-1], "m2")
+    assert Model.load(str(workdir.path / "m2")).active == Model.load(str(workdir.path / "m")).active
+    output, _ = workdir.run("eval", "--json", "-m", "m2", "dev.txt")
+    assert json.loads(output)["token_error"] == 0.0
+    for row in rows:                                           # the line is found again
+        repeated, = table(workdir.run("select", "-q", *shlex.split(row["command"])[2:])[0])[-1:]
+        assert {**repeated, "seconds": ""} == {**row, "seconds": ""}
+
+
+def test_no_conjunction_where_none_helps(planted):
+    """The template says it all already: the first line that is tried is not taken, and nothing changes."""
+    options = ("--method", "induce", "--number", "27", "--batch", "27", "--rho2", "0.1", "--dev", "dev.txt")
+    rows, messages = select(planted, *options, "--conjunctions", "2", "-o", "m")
+    assert messages.count("not taken") == 1 and "with it: taken" not in messages
+    plain, _ = select(planted, *options)
+    assert [row["error"] for row in rows] == [row["error"] for row in plain]
+    assert "crftool learn --only m " in messages and " t train.txt MODEL" in messages
 
 
 def test_threads_and_json(planted):
@@ -344,6 +407,9 @@ def test_bad_input(planted, options, message):
     (("--share", "0.5"), "--share needs --stability"),
     (("--one-se", "--by", "f1", "--dev", "dev.txt"), "needs --folds"),
     (("-a", "l-bfgs",), "l-bfgs cannot have an l1 penalty"),
+    (("--conjunctions", "2", "--dev", "dev.txt"), "--conjunctions applies to induce, with --dev"),
+    (("--method", "induce", "--conjunctions", "2"), "--conjunctions applies to induce, with --dev"),
+    (("--method", "induce", "--conjunctions", "2", "--dev", "dev.txt", "--lines", "3"), "leave out --lines"),
     (("--resume",), "--resume needs --state")])
 def test_usage(options, message):
     assert message in usage_error("select", *options, "t", "train.txt")

@@ -6,9 +6,9 @@ from brute_force import EnumeratedLoss, random_corpus
 from slow_solvers import newton, objective, proximal_gradient
 
 from crftool.kernels.pool import Pool
-from crftool.objectives import LogLoss
+from crftool.objectives import ElasticNet, LogLoss
 from crftool.trainers import TRAINERS, path
-from crftool.trainers.base import Stop, count_scale
+from crftool.trainers.base import Problem, Stop, count_scale
 from crftool.trainers.path import Path, follow_path, geometric_grid, largest_rho1
 
 TIGHT = 1e-9
@@ -128,3 +128,16 @@ def test_a_path_from_other_weights():
                     lambda: Stop(TIGHT, count_scale(dataset, corpus.space), 2000), pool, lambda iteration: None)
     follower.step(0.4)
     np.testing.assert_allclose(theta, proximal_gradient(EnumeratedLoss(corpus), 0.4, 0.1, allowed), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["working-set", "owl-qn"])
+def test_a_wrong_secant_costs_no_optimum(name):
+    """It is a hint about curvature, no more."""
+    corpus, pool, rng = small_corpus(3), Pool(), np.random.default_rng(3)
+    dataset, loss = corpus.dataset(), EnumeratedLoss(corpus)
+    for y in (1e-3, 1.0, -1.0):
+        theta, secant = np.zeros(corpus.F), (rng.normal(size=corpus.F), y * rng.random(corpus.F))
+        problem = Problem(LogLoss(dataset, corpus.space, corpus.groups, pool), ElasticNet(0.3, 0.1), pool, secant=secant)
+        assert TRAINERS[name].train(problem, theta, Stop(TIGHT, count_scale(dataset, corpus.space), 2000),
+                                    lambda iteration: None).converged
+        np.testing.assert_allclose(theta, proximal_gradient(loss, 0.3, 0.1), atol=1e-5)

@@ -8,6 +8,7 @@ from crftool.corpus.template import Template
 from crftool.kernels.pool import Pool
 from crftool.objectives import LogLoss
 from crftool.selection import METHODS, stability
+from crftool.selection.conjunctions import _Grower, conjunctions
 from crftool.selection.features import gain_bound
 from crftool.selection.filters import MEASURES
 from crftool.selection.lab import Interrupted, Lab, Outcome, Training
@@ -147,9 +148,9 @@ def test_gain_bound_by_hand():
 def test_gains_are_those_of_the_data(planted):
     """From the empty model, where every label has probability 1/Y: expected counts are n / Y."""
     encoder, dataset, *_ = planted
-    from crftool.selection.features import _Inducer
+    from crftool.selection.features import Inducer
     lab = make_lab(planted)
-    inducer = _Inducer(METHODS["induce"](lab, Plan("induce", numbers=[5])), lab.splits[0], Pool())
+    inducer = Inducer(METHODS["induce"](lab, Plan("induce", numbers=[5])), lab.splits[0], Pool())
     gains = inducer.gains()
     space = encoder.space
     counts = np.zeros((space.O, space.Y))
@@ -157,6 +158,31 @@ def test_gains_are_those_of_the_data(planted):
         np.add.at(counts, (column, dataset.labels), 1.0)
     n = np.repeat(counts.sum(axis=1), space.Y)
     np.testing.assert_allclose(gains[:space.O * space.Y], gain_bound(counts.reshape(-1), n / space.Y, n), atol=1e-9)
+
+
+def test_conjunctions_are_new_and_short():
+    lines = Template(b"U0:%x[0,0]\nU1:%x[0,1]\nU:%x[0,1]/%x[0,0]\nU3:%x[1,0]\nU&0:%x[0,0]/3:%x[1,0]\n").unigrams
+    found = {text for _, _, text in conjunctions(lines, [0, 4], 4)}
+    assert found == {b"U&0:%x[0,0]/3:%x[1,0]/1:%x[0,1]"}       # the others have the fields of lines that exist
+    found = [(i, k) for i, k, _ in conjunctions(lines[:2] + lines[3:4], [0, 1, 2], 3)]
+    assert found == [(0, 1), (0, 2), (1, 2)]                   # every pair once
+
+
+def test_gain_of_a_conjunction_by_hand(planted):
+    """That of the new line's features, read from a file that has the line."""
+    encoder, dataset, *_ = planted
+    lab = make_lab(planted)
+    grower = _Grower(lab, Plan("induce", batch=4))
+    k = [line.text for line in encoder.template.unigrams].index
+    p = np.full((dataset.N, encoder.space.Y), 1 / 3)
+    a, b = dataset.unigrams[:, k(b"U0:%x[0,0]")], dataset.unigrams[:, k(b"U4:%x[0,1]")]
+    gains = []
+    for pair in set(zip(a, b)):
+        here = (a == pair[0]) & (b == pair[1])
+        for y in range(3):
+            n, c = float(here.sum()), float((dataset.labels[here] == y).sum())
+            gains.append(gain_bound(np.array([c]), np.array([n / 3]), np.array([n]))[0])
+    assert grower._gain(a, b, dataset.labels, p) == pytest.approx(sum(sorted(gains)[-4:]))
 
 
 # Penalties ----------------------------------------------------------------------------------------------
