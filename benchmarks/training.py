@@ -1,11 +1,12 @@
 """Training: seconds until the objective is as low as wanted, beside the peers; and how the cost grows.
 
-    CRFTOOL_DATA=folder python benchmarks/training.py [--repeats 3] [--factor 25] [--only WORD]
+    CRFTOOL_DATA=folder python benchmarks/training.py [--repeats 3] [--factor 25] [--only WORD] [--markdown]
 
 Every tool has the same features, penalty and target. crftool's seconds are those of `crftool learn`, start of
 Python, reading and counting included; a peer's count from when it has the data (it has no template of its own,
 or its reader is not at fault), on 2 threads where it has threads. A peer that has not reached the last target
-after FACTOR times crftool's seconds is ended. Peers: pip install libwapiti python-crfsuite.
+after FACTOR times crftool's seconds is ended. --markdown ends with the rows of the README's table.
+Peers: pip install libwapiti python-crfsuite.
 """
 
 import argparse
@@ -70,6 +71,7 @@ def spread(seconds):
 
 
 def compete(contest, folder, repeats, factor):
+    """The rows of the README's table: [contest and target, crftool, Wapiti, CRFsuite]."""
     template = contest.template
     if "\n" in template:
         template = folder / "template"
@@ -78,13 +80,14 @@ def compete(contest, folder, repeats, factor):
     lowest = min(records[-1]["objective"] for records, _ in runs)
     print(f"\n{contest.name}: {runs[0][0][-1]['iteration']} iterations, {runs[0][0][-1]['evaluations']} gradients to the "
           f"end at {lowest:.3f}\n  {runs[0][1].split('; ')[-1]}; active weights: {runs[0][0][-1]['active']}")
-    ours = {}
+    ours, rows = {}, {}
     for target in contest.targets:
         times = [seconds_to(records, target) for records, _ in runs]
         if None in times:
             print(f"  to {target:.1f}: not reached")
             continue
         ours[target] = statistics.median(times)
+        rows[target] = {"crftool": spread(times)}
         print(f"  to {target:.1f}: crftool {spread(times)}")
     for name in contest.peers:
         peer = next(peer for peer in peers.PEERS if peer.name == name)
@@ -96,10 +99,18 @@ def compete(contest, folder, repeats, factor):
             name, contest.train, template, THREADS if peer.threaded else 1, contest.rho1, contest.rho2, list(ours), limit)
         for target, mine in ours.items():
             if reached[target] is not None:
-                print(f"  to {target:.1f}: {name} {reached[target]:.0f} s, {reached[target] / mine:.0f} times as long")
+                rows[target][name] = f"{reached[target]:.0f} s ({reached[target] / mine:.0f}×)"
             else:
-                print(f"  to {target:.1f}: {name} more than {seconds:.0f} s ({seconds / mine:.0f} times as long), "
-                      f"then at {objective:.1f}")
+                rows[target][name] = f"more than {seconds:.0f} s ({seconds / mine:.0f}×), then at {objective:,.1f}"
+            print(f"  to {target:.1f}: {name} {rows[target][name]}")
+    return [[f"{contest.name}, to {target:,.1f}", *(row.get(name, "–") for name in ("crftool", "Wapiti", "CRFsuite"))]
+            for target, row in rows.items()]
+
+
+def print_table(rows):
+    print("\n| | crftool | Wapiti | CRFsuite |\n|---|---|---|---|")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
 
 
 def others(data, folder):
@@ -140,7 +151,7 @@ def growth(data):
     print("\nOne value and gradient, fastest of 6")
     for cut in (1, 3):
         encoder, data_set = read_training_data(
-            data / "conll2000" / "train.txt.gz", Template(read_bytes(CHUNKING), CHUNKING), min_count=cut)
+            str(data / "conll2000" / "train.txt.gz"), Template(read_bytes(CHUNKING), CHUNKING), min_count=cut)
         groups, space = encoder.unigrams.groups(), encoder.space
         for share in (8, 4, 2, 1) if cut == 1 else (1,):
             S = data_set.S // share
@@ -159,21 +170,24 @@ def main():
     parser.add_argument("--repeats", type=int, default=3, help="runs of crftool [%(default)s]")
     parser.add_argument("--factor", type=float, default=25.0, help="patience with peers [%(default)s]")
     parser.add_argument("--only", default="", metavar="WORD", help="contests whose name has it; `others`, `growth`")
+    parser.add_argument("--markdown", action="store_true", help="print the rows of the README's table at the end")
     arguments = parser.parse_args()
     if not os.environ.get("CRFTOOL_DATA"):
         print("nothing measured: CRFTOOL_DATA does not name the folder of corpora")
         return
     data = Path(os.environ["CRFTOOL_DATA"])
-    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ["PYTHONPATH"], rows = str(ROOT), []
     with tempfile.TemporaryDirectory() as name:
         for contest in CONTESTS:
             if arguments.only in contest.name:
                 contest = Contest(**{**vars(contest), "train": data / contest.train})
-                compete(contest, Path(name), arguments.repeats, arguments.factor)
+                rows += compete(contest, Path(name), arguments.repeats, arguments.factor)
         if arguments.only in "others":
             others(data, Path(name))
     if arguments.only in "growth":
         growth(data)
+    if arguments.markdown:
+        print_table(rows)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from crftool.trainers.stochastic import start
 
 MOST_EPOCHS = 12
 LEAST_GAIN = 0.02                    # by which an epoch must lower the estimated objective to be followed by one
-MEMORY = 20
+MEMORY = 10
 LEAST_CURVATURE = 0.3
 ARMIJO = 1e-3
 MAX_TRIALS = 25

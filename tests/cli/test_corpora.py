@@ -65,3 +65,17 @@ def test_nettalk_trainers_agree(workdir, data):
     assert len(weights[0]) > 500
     for others in weights[1:]:
         assert all(abs(weights[0].get(name, 0.0) - others.get(name, 0.0)) < 1e-3 for name in {*weights[0], *others})
+
+
+@pytest.mark.parametrize("rho1,rho2,algorithms", [
+    (0.0, 1.0, ("hybrid", "l-bfgs", "cg")), (1.0, 0.0, ("working-set", "owl-qn", "bcd"))], ids=["l2", "l1"])
+def test_every_algorithm_finds_the_same_objective(workdir, data, rho1, rho2, algorithms):
+    """Chunking with 40 sentences: within 1e-6 of each other."""
+    with gzip.open(data / "conll2000" / "train.txt.gz", "rb") as source:
+        workdir.write("train", b"\n\n".join(source.read().split(b"\n\n")[:40]) + b"\n\n")
+    objectives = []
+    for algorithm in algorithms:
+        workdir.run("learn", "-q", "-a", algorithm, "--rho1", rho1, "--rho2", rho2, "-e", "1e-6", "--log-json", "log",
+                    "chunking", "train", "m")
+        objectives.append(log_of(workdir, "log")[-1]["objective"])
+    assert max(objectives) - min(objectives) <= 1e-6 * min(objectives), objectives
