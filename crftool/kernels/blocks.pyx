@@ -29,7 +29,8 @@ cdef double ENOUGH = 0.1         # share of the block's violation with which the
 
 
 cdef class BlockDescent(BlockSteps):
-    cdef int visit(self, int64_t b, bint update, double tolerance, double* gain, double* norm, double* worst) noexcept nogil:
+    cdef int visit(
+        self, int64_t b, bint update, double tolerance, double* gain, double* norm, double* worst) noexcept nogil:
         """Up to STEPS steps on a block; adds the decrease of the objective to `gain`. norm, worst: squared norm and
         largest entry of the block's pseudo-gradient before them."""
         cdef int64_t j

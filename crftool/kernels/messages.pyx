@@ -13,7 +13,7 @@ few factors exp(lam) of its other observations; it is composed when needed.
 
 import numpy as np
 
-from libc.math cimport INFINITY, NAN, fabs, isfinite, log
+from libc.math cimport NAN, isfinite, log
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset

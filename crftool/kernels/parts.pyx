@@ -86,7 +86,8 @@ cdef class BlockParts:
         some = np.flatnonzero(np.diff(occurrences.bounds))
         times = np.maximum(occurrences.times_unigram, occurrences.times_bigram).astype(float)
         alone = (occurrences.times_bigram != 0) & (occurrences.times_unigram != 1)
-        most, squares, together = np.ones(occurrences.blocks), np.zeros(occurrences.blocks), np.ones(occurrences.blocks, np.uint8)
+        most, squares = np.ones(occurrences.blocks), np.zeros(occurrences.blocks)
+        together = np.ones(occurrences.blocks, np.uint8)
         if len(starts):
             most[some] = np.maximum.reduceat(times, starts)
             squares[some] = np.add.reduceat(times * times, starts)
@@ -336,7 +337,7 @@ cdef class BlockParts:
             i = j + 1
 
     cdef void reweigh(self, int64_t t, int64_t times) noexcept nogil:
-        """alpha[t] where only the unigram weights change, and nothing before: p'(y) ~ p(y) exp(change), no recursion."""
+        """alpha[t] where only unigram weights change, and nothing before: p'(y) ~ p(y) exp(change), no recursion."""
         cdef const crf_operations* op = operations()
         cdef int64_t m
         cdef double* alpha = self.x.alpha + t * self.x.P

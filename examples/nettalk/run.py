@@ -47,7 +47,7 @@ class Runs:
             last = json.loads(log.read_text().splitlines()[-1])
             last.update(seconds=seconds, train=self.error(model, "train"), test=self.error(model, "test"),
                         memory=run.stderr.rsplit("peak memory ", 1)[-1].strip(),
-                        features=int(next(line for line in run.stderr.splitlines() if " in all" in line).split()[1]))
+                        features=int(next(line for line in run.stderr.splitlines() if " in all" in line).split()[2]))
             done.write_text(json.dumps(last))
         return json.loads(done.read_text())
 

@@ -121,7 +121,8 @@ def quartiles(values):
 def figure3(experiment, sweeps=10):
     """Objective and test error after each sweep, coordinate by coordinate and block by block, on one draw."""
     experiment.draw()
-    print(f"\nFigure 3: M7 after each sweep, objective and test error\n{'':10}" + "".join(f"{n:9d}" for n in range(sweeps + 1)))
+    print("\nFigure 3: M7 after each sweep, objective and test error")
+    print(f"{'':10}" + "".join(f"{n:9d}" for n in range(sweeps + 1)))
     for algorithm in ("cd", "bcd"):
         fits = [experiment.fit(BOTH, algorithm, 1.0, 0.001, n, 1e-12) for n in range(sweeps + 1)]
         print(f"{algorithm:10}" + "".join(f"{values[-1]:9.4f}" for *_, values in fits))
@@ -145,7 +146,8 @@ def main():
             for name, settings in models.items():
                 rows[name].append(experiment.fit(*settings)[:4])
         print("\nTable 1 and figure 2: means over the replications; quartiles of the errors")
-        print("model   rho1    rho2 | active mu  lam  (paper)       | train%  test%  (paper)       | train 25, 50, 75% | test 25, 50, 75%")
+        print("model   rho1    rho2 | active mu  lam  (paper)       | train%  test%  (paper)       | train 25, 50, 75% "
+              "| test 25, 50, 75%")
         for name, (_, _, rho1, rho2) in models.items():
             train, test, mu, lam = np.array(rows[name], float).T
             active = "({:.1f} {:.1f})".format(*PAPER[name]) if name in PAPER else ""

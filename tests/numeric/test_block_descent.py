@@ -1,5 +1,11 @@
 """cd and bcd against slow solvers of the enumerated objective, owl-qn, and the conditions of optimality."""
 
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from brute_force import Corpus, EnumeratedLoss, random_corpus
@@ -8,6 +14,7 @@ from test_trainers import Training, assert_zeros, small_corpus, violation
 
 from crftool.kernels.pool import Pool
 from crftool.kernels.transitions import Constraint
+from crftool.kernels.vector import cpu_levels
 from crftool.model.weights import SparseWeights
 from crftool.objectives import BlockLoss, ElasticNet
 from crftool.objectives.blockloss import BlockOptions
@@ -102,6 +109,25 @@ def test_any_number_of_threads_computes_the_same_bits():
     thetas = [Descent(corpus, rho1=0.5, rho2=0.01, max_iterations=5, threads=threads).theta for threads in (1, 2, 3)]
     assert thetas[0].any()
     assert (thetas[0] == thetas[1]).all() and (thetas[0] == thetas[2]).all()
+
+
+def digest():
+    """A fingerprint of descents with narrow and wide rows; also run in a process of its own."""
+    found = hashlib.sha256()
+    for Y in (2, 5, 9, 22, 70):
+        corpus = random_corpus(np.random.default_rng(Y), [7, 3, 11, 2] * 8, Y, K=2, Kb=2, rows=4, begin_label=True)
+        found.update(Descent(corpus, rho1=0.2, rho2=0.01, max_iterations=4, partner=paired(corpus)).theta.tobytes())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("level", cpu_levels())
+def test_cpu_levels_descend_to_the_same_bits(level):
+    here = pathlib.Path(__file__).resolve().parent
+    paths = os.pathsep.join([str(here), str(here.parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", "import test_block_descent as t; print(t.digest())"],
+        env={**os.environ, "CRFTOOL_ISA": level, "PYTHONPATH": paths}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == digest()
 
 
 @EACH
