@@ -366,17 +366,18 @@ class Job:
                 progress.iteration(iteration)
             return "interrupted" if requests else None
 
-        write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\n")
+        write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\ttolerance\n")
         for step in follow_path(trainer.train, objective, settings.rho2, grid, theta,
-                                lambda: Stop(stop.tolerance, stop.scale, stop.max_iterations), self.pool, report,
+                                lambda factor: Stop(factor * stop.tolerance, stop.scale, stop.max_iterations),
+                                self.pool, report,
                                 settings.seed):
             best = self._best
             dev = self._score_dev(encoder, theta, step.result.iteration)
             if self._best is not best or self._best is None or settings.keep == "last":
-                self.settings = replace(settings, rho1=step.rho1)            # what the model shall tell of itself
+                self.settings = replace(settings, rho1=step.rho1, tolerance=step.tolerance)      # what the model shall tell of itself
             scores = "\t" if dev is None else f"{dev.token_error:.4f}\t{dev.f1:.4f}"
             write_output(f"{step.rho1:.10g}\t{step.active_mu}\t{step.active_lam}\t{step.objective:.10g}\t{scores}\t"
-                         f"{step.seconds:.3f}\n".encode())
+                         f"{step.seconds:.3f}\t{step.tolerance:.3g}\n".encode())
         return step.result
 
     def _allowed(self, only, encoder):

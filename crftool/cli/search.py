@@ -3,6 +3,7 @@
 import json
 import shlex
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import click
 
@@ -232,9 +233,9 @@ class Job:
 
     # The search -------------------------------------------------------------------------------------------
 
-    def _common(self):
-        """The words of the command that all rows share."""
-        given = self.given
+    def _common(self, tolerance=None):
+        """The words of the command that all rows share; `tolerance`: if a row has its own."""
+        given = SimpleNamespace(**{**vars(self.given), "tolerance": tolerance or self.given.tolerance})
         words = ["--dev", given.dev] if given.dev else ["--folds", str(given.folds)]
         for name, plain in (("by", "error"), ("algorithm", "auto"), ("features", "all"), ("tolerance", 1e-4),
                             ("max_iterations", 10_000), ("seed", 1), ("constrain", None), ("conjunctions", None)):
@@ -248,7 +249,6 @@ class Job:
         from crftool.selection.rows import HEADER
 
         given = self.given
-        common = self._common()
         progress = RowProgress(self.searcher.rows_planned, self.quiet)
         try:
             if not given.as_json:
@@ -256,7 +256,7 @@ class Job:
             for row in self.searcher.rows():
                 self.rows.append(row)
                 if not given.as_json:
-                    write_output("\t".join(row.cells(common)).encode() + b"\n")
+                    write_output("\t".join(row.cells(self._common)).encode() + b"\n")
                 outcome = row.outcome
                 progress.row(f"{row.setting} error={outcome.error:.2f}% F1={outcome.f1:.2f} "
                              f"active={outcome.active_u + outcome.active_b:.0f}")
@@ -380,7 +380,7 @@ class Job:
         else:
             template = None
         if template is None:
-            return self.chosen.cells(self._common())[-1]
+            return self.chosen.cells(self._common)[-1]
         for name, plain in (("algorithm", "auto"), ("features", "all"), ("constrain", None)):
             if getattr(given, name) != plain:
                 words += ["--" + name, str(getattr(given, name))]
@@ -389,8 +389,8 @@ class Job:
 
     def _summary(self, stability):
         """What --json prints."""
-        common = self._common()
-        summary = {"rows": [row.to_dict(common) for row in self.rows], "chosen": self.chosen.to_dict(common),
+        summary = {"rows": [row.to_dict(self._common) for row in self.rows],
+                   "chosen": self.chosen.to_dict(self._common),
                    "again": self._again()}
         if stability is not None:
             from crftool.corpus.names import Names

@@ -60,11 +60,12 @@ def select(workdir, *options, code=0):
 def test_learn_path(planted, path):
     output, messages = planted.run("learn", "--rho1", "0.5", "--dev", "dev.txt", *path, "t", "train.txt", "m")
     header, *rows = [line.split("\t") for line in output.decode().splitlines()]
-    assert header == ["rho1", "active_mu", "active_lambda", "objective", "dev_error", "dev_f1", "seconds"]
+    assert header == ["rho1", "active_mu", "active_lambda", "objective", "dev_error", "dev_f1", "seconds", "tolerance"]
     assert len(rows) == (5 if "5" in path[-1] else 20)
     values = [[float(cell) for cell in row] for row in rows]
     assert values[0][1:3] == [0, 0] and values[1][1] > 0 and values[-1][0] == 0.5
     assert all(a[0] > b[0] and a[3] > b[3] for a, b in zip(values, values[1:]))
+    assert [row[7] for row in values] == [5e-5] * (len(values) - 1) + [1e-5]
     best = max(values, key=lambda row: row[5])                 # the first of equals: fewer weights
     model = Model.load(str(planted.path / "m"))
     assert model.options["rho1"] == pytest.approx(best[0]) and model.active == best[1] + best[2]
@@ -72,6 +73,7 @@ def test_learn_path(planted, path):
     planted.run("learn", "-q", "--rho1", "0.5", "--dev", "dev.txt", "--keep", "last", *path, "t", "train.txt", "m")
     model = Model.load(str(planted.path / "m"))
     assert model.options["rho1"] == 0.5 and model.active == values[-1][1] + values[-1][2]
+    assert model.options["tolerance"] == 1e-5
 
 
 def test_learn_path_ends_where_learn_does(planted):
