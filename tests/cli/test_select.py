@@ -383,12 +383,14 @@ def test_a_state_belongs_to_its_data(planted):
     (("--lines", "1"), "t:1: no template on this line"),
     (("--method", "forward", "--lines", "3"), "a search needs at least two"),
     (("--dev", "narrow.txt"), "narrow.txt:1: "),
+    (("--dev", "wide.txt"), "wide.txt:1: 6 columns, but the training data have 5"),
     (("--dev", "absent.txt"), "absent.txt: cannot be read"),
     (("-o", "no/such/folder"), "no/such/folder: cannot be written"),
     (("--report", "."), ".: is a directory"),
     (("--max-memory", "1M"), "training needs about")])
 def test_bad_input(planted, options, message):
     planted.write("narrow.txt", b"n0 O\n")
+    planted.write("wide.txt", b"n0 d0 s0 m0 O O\n")
     output, messages = planted.run("select", *options, "t", "train.txt", code=1)
     assert output == b"" and message in messages.splitlines()[-1]
 
