@@ -59,12 +59,15 @@ def main():
         encoder, dataset = read_training_data(train, Template(path.read_bytes(), str(path)))
     loss = LogLoss(dataset, encoder.space, encoder.unigrams.groups(), Pool())
     scale = count_scale(dataset, encoder.space)
+
+    def make_stop(factor):
+        return Stop(factor * options.tolerance, scale, 10_000)
+
     print(f"# {dataset.S} sequences, {encoder.space.F} features, tolerance {options.tolerance:g}")
     print("algorithm\twhat\tseconds\titerations\tobjective\tratio")
     for name in options.algorithms.split(","):
         for _ in range(options.rounds):
-            one, path = (measure(TRAINERS[name].train, loss, lambda factor: Stop(factor * options.tolerance, scale, 10_000))
-                         for measure in (scratch, whole_path))
+            one, path = (measure(TRAINERS[name].train, loss, make_stop) for measure in (scratch, whole_path))
             for what, found, ratio in (("scratch", one, 1.0), ("path", path, path[0] / one[0])):
                 print(f"{name}\t{what}\t{found[0]:.2f}\t{found[1]}\t{found[2]:.4f}\t{ratio:.2f}", flush=True)
 

@@ -122,7 +122,7 @@ class Job:
         bytes_per_weight = max(trainer.bytes_per_weight for trainer in TRAINERS.values())
         jobs = len(self.compiled.unigrams) if given.method in WRAPPERS else given.folds or 1
         side_by_side = min(self.threads, jobs)
-        kept = 24 * (given.folds or 1)                # weights, gradient and mask of every fold
+        kept = 32 * (given.folds or 1)                # weights, two gradients and mask of every fold
         per_weight = bytes_per_weight * side_by_side + kept
         estimate = census.estimate_memory(self.encoder, self.dataset, per_weight)
         limit = None if given.max_memory is None else parse_size(given.max_memory)
@@ -159,8 +159,8 @@ class Job:
         plan.numbers, template = None, first
         try:
             for found in add_lines(first, make_lab, plan, given.conjunctions):
-                self._say(f"{found.line.decode('utf-8', 'replace')}: promises {found.gain:.1f} of log-likelihood; error "
-                          f"{found.without.error:.2f}% without, {found.outcome.error:.2f}% with it: "
+                self._say(f"{found.line.decode('utf-8', 'replace')}: promises {found.gain:.1f} of log-likelihood; "
+                          f"error {found.without.error:.2f}% without, {found.outcome.error:.2f}% with it: "
                           + ("taken" if found.accepted else "not taken"))
                 template = found.template if found.accepted else template
         except Interrupted:
@@ -192,8 +192,8 @@ class Job:
         from crftool.selection.lab import Lab
 
         given = self.given
-        return Lab(self.encoder, self.dataset, self.dev_data, self.dev_labels, given.folds, given.seed, self._training(),
-                   self.constraint, given.by, self.threads, requests, memory)
+        return Lab(self.encoder, self.dataset, self.dev_data, self.dev_labels, given.folds, given.seed,
+                   self._training(), self.constraint, given.by, self.threads, requests, memory)
 
     def _plan(self):
         from crftool.selection.rows import Plan
@@ -375,8 +375,8 @@ class Job:
             if setting.min_count > 1:
                 words += ["--min-count", str(setting.min_count)]
         elif given.output and not (setting.method == "threshold" and not setting.retrain):
-            template, words = given.write_template if self.longer else given.template, ["--only", given.output, "--rho1", repr(setting.rho1),
-                                              "--rho2", repr(setting.rho2)]
+            template = given.write_template if self.longer else given.template
+            words = ["--only", given.output, "--rho1", repr(setting.rho1), "--rho2", repr(setting.rho2)]
         else:
             template = None
         if template is None:

@@ -152,7 +152,8 @@ class Path:
 
 
 def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report, seed=1):
-    """A PathStep for each rho1 of `grid`, falling; all but the last to INNER times the tolerance. When `report` ends a training, the path ends with that step."""
+    """A PathStep for each rho1 of `grid`, falling; all but the last to INNER times the tolerance. When
+    `report` ends a training, the path ends with that step."""
     path = Path(train, objective, rho2, theta, make_stop, pool, report, seed)
     for rho1 in grid:
         yield path.step(rho1, 1.0 if rho1 == grid[-1] else INNER)

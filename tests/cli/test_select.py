@@ -119,8 +119,8 @@ def test_dev_without_phrases_is_judged_by_tokens(workdir):
 
 
 @pytest.mark.parametrize("labels,expected", [
-    (b"B-NP I-NP O", True), (b"S-X O", True), (b"B I O", True), (b"U-X L-X", True), (b"O K -", False), (b"NN VB O", False),
-    (b"O X", False), (b"X-Y Z-Y", False)])
+    (b"B-NP I-NP O", True), (b"S-X O", True), (b"B I O", True), (b"U-X L-X", True), (b"O K -", False),
+    (b"NN VB O", False), (b"O X", False), (b"X-Y Z-Y", False)])
 def test_has_phrases(labels, expected):
     assert has_phrases(labels.split()) is expected
 
