@@ -1,7 +1,7 @@
 """Test error against the number of features, for several ways to choose them (figure 6 of the paper).
 
     python benchmarks/selection.py [--corpus conll2000|conll2002] [--sentences N] [--sizes 1000,10000]
-                                   [--methods count,mi,...] [--page FILE.html]
+                                   [--methods count,mi,...] [--algorithms auto,bcd,owl-qn] [--page FILE.html]
 
 CRFTOOL_DATA names the corpora. Prints a row for each model (method, features, test error, F1, seconds),
 says whether the paper's order holds at each size (l1 >= threshold >= mi >= count), and draws the plot.
@@ -29,7 +29,7 @@ from crftool.selection.rows import Plan
 CORPORA = {"conll2000": ("train.txt.gz", "test.txt.gz", "chunking"),
            "conll2002": ("esp.train.gz", "esp.testb.gz", "ner")}
 FILTERS = ("count", "mi", "chi2")
-L1_ALGORITHMS = ("auto", "bcd", "owl-qn")
+L1_ALGORITHMS = "auto,bcd,owl-qn"
 SIZES = "1000,3000,10000,30000,100000,300000,1000000"
 ORDER = ("l1", "threshold", "mi", "count")       # best first, says the paper
 
@@ -71,6 +71,7 @@ def main():
     parser.add_argument("--sentences", type=int, default=0, help="of the training data; 0 is all")
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--methods", default=",".join((*FILTERS, "threshold", "l1")))
+    parser.add_argument("--algorithms", default=L1_ALGORITHMS, help="of l1")
     parser.add_argument("--rho1", type=float, default=0.2, help="the end of the path")
     parser.add_argument("--rho2", type=float, default=1.0, help="of filters and thresholds")
     parser.add_argument("--path", type=int, default=20)
@@ -94,7 +95,7 @@ def main():
     curves = {}
     print("method\tfeatures\terror\tf1\tseconds")
     for method in options.methods.split(","):
-        algorithms = L1_ALGORITHMS if method == "l1" else ["auto"]
+        algorithms = options.algorithms.split(",") if method == "l1" else ["auto"]
         for algorithm in algorithms:
             plan = Plan(method, [options.rho1], [0.0], path=options.path) if method == "l1" else \
                 Plan(method, None, [options.rho2], numbers=sizes)

@@ -3,6 +3,7 @@
 import json
 import shlex
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import click
 
@@ -120,7 +121,7 @@ class Job:
         bytes_per_weight = max(trainer.bytes_per_weight for trainer in TRAINERS.values())
         jobs = len(self.compiled.unigrams) if given.method in WRAPPERS else given.folds or 1
         side_by_side = min(self.threads, jobs)
-        kept = 24 * (given.folds or 1)                # weights, gradient and mask of every fold
+        kept = 32 * (given.folds or 1)                # weights, two gradients and mask of every fold
         per_weight = bytes_per_weight * side_by_side + kept
         estimate = census.estimate_memory(self.encoder, self.dataset, per_weight)
         limit = None if given.max_memory is None else parse_size(given.max_memory)
@@ -157,8 +158,8 @@ class Job:
         plan.numbers, template = None, first
         try:
             for found in add_lines(first, make_lab, plan, given.conjunctions):
-                self._say(f"{found.line.decode('utf-8', 'replace')}: promises {found.gain:.1f} of log-likelihood; error "
-                          f"{found.without.error:.2f}% without, {found.outcome.error:.2f}% with it: "
+                self._say(f"{found.line.decode('utf-8', 'replace')}: promises {found.gain:.1f} of log-likelihood; "
+                          f"error {found.without.error:.2f}% without, {found.outcome.error:.2f}% with it: "
                           + ("taken" if found.accepted else "not taken"))
                 template = found.template if found.accepted else template
         except Interrupted:
@@ -190,8 +191,8 @@ class Job:
         from crftool.selection.lab import Lab
 
         given = self.given
-        return Lab(self.encoder, self.dataset, self.dev_data, self.dev_labels, given.folds, given.seed, self._training(),
-                   self.constraint, given.by, self.threads, requests, memory)
+        return Lab(self.encoder, self.dataset, self.dev_data, self.dev_labels, given.folds, given.seed,
+                   self._training(), self.constraint, given.by, self.threads, requests, memory)
 
     def _plan(self):
         from crftool.selection.rows import Plan
@@ -231,9 +232,9 @@ class Job:
 
     # The search -------------------------------------------------------------------------------------------
 
-    def _common(self):
-        """The words of the command that all rows share."""
-        given = self.given
+    def _common(self, tolerance=None):
+        """The words of the command that all rows share; `tolerance`: if a row has its own."""
+        given = SimpleNamespace(**{**vars(self.given), "tolerance": tolerance or self.given.tolerance})
         words = ["--dev", given.dev] if given.dev else ["--folds", str(given.folds)]
         for name, plain in (("by", "error"), ("algorithm", "auto"), ("features", "all"), ("tolerance", 1e-4),
                             ("max_iterations", 10_000), ("seed", 1), ("constrain", None), ("conjunctions", None)):
@@ -247,7 +248,6 @@ class Job:
         from crftool.selection.rows import HEADER
 
         given = self.given
-        common = self._common()
         progress = RowProgress(self.searcher.rows_planned, self.quiet)
         try:
             if not given.as_json:
@@ -255,7 +255,7 @@ class Job:
             for row in self.searcher.rows():
                 self.rows.append(row)
                 if not given.as_json:
-                    write_output("\t".join(row.cells(common)).encode() + b"\n")
+                    write_output("\t".join(row.cells(self._common)).encode() + b"\n")
                 outcome = row.outcome
                 progress.row(f"{row.setting} error={outcome.error:.2f}% F1={outcome.f1:.2f} "
                              f"active={outcome.active_u + outcome.active_b:.0f}")
@@ -375,12 +375,12 @@ class Job:
             if setting.min_count > 1:
                 words += ["--min-count", str(setting.min_count)]
         elif given.output and not (setting.method == "threshold" and not setting.retrain):
-            template, words = given.write_template if self.longer else given.template, ["--only", given.output, "--rho1", repr(setting.rho1),
-                                              "--rho2", repr(setting.rho2)]
+            template = given.write_template if self.longer else given.template
+            words = ["--only", given.output, "--rho1", repr(setting.rho1), "--rho2", repr(setting.rho2)]
         else:
             template = None
         if template is None:
-            return self.chosen.cells(self._common())[-1]
+            return self.chosen.cells(self._common)[-1]
         for name, plain in (("algorithm", "auto"), ("features", "all"), ("constrain", None)):
             if getattr(given, name) != plain:
                 words += ["--" + name, str(getattr(given, name))]
@@ -389,8 +389,8 @@ class Job:
 
     def _summary(self, stability):
         """What --json prints."""
-        common = self._common()
-        summary = {"rows": [row.to_dict(common) for row in self.rows], "chosen": self.chosen.to_dict(common),
+        summary = {"rows": [row.to_dict(self._common) for row in self.rows],
+                   "chosen": self.chosen.to_dict(self._common),
                    "again": self._again()}
         if stability is not None:
             from crftool.corpus.names import Names

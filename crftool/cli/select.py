@@ -80,8 +80,9 @@ class Numbers(click.ParamType):
 @click.option("--retrain", is_flag=True, help="For threshold: train again what is left.")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="For induce: features to add at a time.  "
               "[default: a twentieth of --number, 10 to 500]")
-@click.option("--conjunctions", type=click.IntRange(min=1), metavar="N", help="For induce: first add up to N lines to the "
-              "template, each made of a line that has features in the model and one of TEMPLATE, as long as --dev gains.")
+@click.option("--conjunctions", type=click.IntRange(min=1), metavar="N",
+              help="For induce: first add up to N lines to the template, each made of a line that has features in the "
+                   "model and one of TEMPLATE, as long as --dev gains.")
 @click.option("--lines", type=Numbers("N,N,...", 1, True), metavar="N,N,...",
               help="Use only the templates on these lines of TEMPLATE.")
 @click.option("--over", type=click.Choice(["lines", "columns"]), default="lines", show_default=True,
@@ -155,8 +156,8 @@ def _check(options):
         if method != "induce" or not options["dev"]:
             raise click.UsageError("--conjunctions applies to induce, with --dev: lines are chosen on all of TRAIN.")
         if options["lines"] or options["train"] == "-":
-            raise click.UsageError("--conjunctions reads TRAIN again for every line and takes all of TEMPLATE; give a file, "
-                                   "and leave out --lines.")
+            raise click.UsageError("--conjunctions reads TRAIN again for every line and takes all of TEMPLATE; give a "
+                                   "file, and leave out --lines.")
     if options["stability"] and method in WRAPPERS:
         raise click.UsageError(f"--stability is about features; {method} chooses templates.")
     if options["share"] and not options["stability"]:

@@ -190,18 +190,19 @@ class Job:
                 progress.iteration(iteration)
             return "interrupted" if requests else None
 
-        write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\n")
+        write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\ttolerance\n")
         for step in follow_path(self.trainer.train, objective, settings.rho2, grid, theta,
-                                lambda: Stop(stop.tolerance, stop.scale, stop.max_iterations), self.pool, report,
-                                settings.seed):
+                                lambda factor: Stop(factor * stop.tolerance, stop.scale, stop.max_iterations),
+                                self.pool, report, settings.seed):
             scores = "\t"
             if held_out:
                 dev = held_out.look(theta, step.result.iteration)
                 scores = f"{dev.token_error:.4f}\t{dev.f1:.4f}"
             if not held_out or held_out.iteration is None or held_out.iteration is step.result.iteration:  # it is kept
-                self.settings = replace(settings, rho1=step.rho1)            # what the model shall tell of itself
+                # what the model shall tell of itself
+                self.settings = replace(settings, rho1=step.rho1, tolerance=step.tolerance)
             write_output(f"{step.rho1:.10g}\t{step.active_mu}\t{step.active_lam}\t{step.objective:.10g}\t{scores}\t"
-                         f"{step.seconds:.3f}\n".encode())
+                         f"{step.seconds:.3f}\t{step.tolerance:.3g}\n".encode())
         return step.result
 
     # After ------------------------------------------------------------------------------------------------

@@ -108,8 +108,9 @@ def _transitions(bigrams, offsets, begin_label):
 class Encoder:
     """Columns to observation ids."""
 
-    def __init__(self, template, labels, begin_label, values, unigrams, bigrams):
-        self.template = template
+    def __init__(self, template, labels, begin_label, values, unigrams, bigrams, columns=None):
+        """`columns`: of the training data, label included, if known."""
+        self.template, self.columns = template, columns
         self.labels = labels                         # [Y] bytes
         self.begin_label = begin_label
         self.values = values
@@ -160,6 +161,7 @@ def read_training_data(path, template, begin_label=False, min_count=1, more_labe
     for tokens in read_tokens(path, watch=watch):
         if not parts:
             _check_training_columns(template, tokens)
+            columns = tokens.columns
         ids = values.ids(tokens)
         parts.append((tokens.offsets[:-1] + N, tokens.lines(), tokens.intern(tokens.columns - 1, label_table, True),
                       unigrams.learn(values, ids, tokens.offsets, True),
@@ -179,7 +181,7 @@ def read_training_data(path, template, begin_label=False, min_count=1, more_labe
     bigrams.number(values, bigram_ids, min_count)
     offsets = np.append(offsets, N)
     transition, rows = _transitions(bigram_ids, offsets, begin_label)
-    encoder = Encoder(template, names, begin_label, values, unigrams, bigrams)
+    encoder = Encoder(template, names, begin_label, values, unigrams, bigrams, columns)
     return encoder, Dataset(offsets, unigram_ids, transition, rows, labels, lines)
 
 
@@ -194,6 +196,9 @@ def read_labelled_blocks(path, encoder):
             raise DataError(display_name(path), tokens.line(0),
                             f"{tokens.columns} columns, but {encoder.template.columns} and a label are needed",
                             "add the gold label as the last column")
+        if encoder.columns not in (None, tokens.columns):
+            raise DataError(display_name(path), tokens.line(0), f"{tokens.columns} columns, but the training data have "
+                            f"{encoder.columns}", "give it the same columns, the label last")
         seen = True
         gold = tokens.intern(tokens.columns - 1, label_table, True)
         yield (replace(encoder.encode(tokens), labels=gold), [label_table.text(i) for i in range(len(label_table))],

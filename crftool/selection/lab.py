@@ -110,10 +110,10 @@ class Lab:
             self.memory[key] = replace(outcome, seconds=outcome.seconds or time.monotonic() - begun)
         return self.memory[key]
 
-    def trained(self, fits, rho1, rho2):
+    def trained(self, fits, rho1, rho2, tolerance=None):
         """The Outcome of training the fits of all splits further, to these penalties."""
         def work(fit, pool):
-            fit.train(rho1, rho2)
+            fit.train(rho1, rho2, tolerance)
             return fit.score()
         return self.outcome(self.map(work, fits), fits)
 
@@ -183,8 +183,8 @@ class Fit:
     def active(self):
         return tuple(int(np.count_nonzero(part)) for part in self.sub.space.split(self.theta))
 
-    def train(self, rho1, rho2):
-        """From the weights there are to the optimum under these penalties."""
+    def train(self, rho1, rho2, tolerance=None):
+        """From the weights there are to the optimum under these penalties; `tolerance` if not that of all trainings."""
         training, penalty = self.lab.training, ElasticNet(rho1, rho2)
         name = default_trainer(penalty) if training.algorithm == "auto" else training.algorithm
         if not self.sub.space.F:
@@ -193,9 +193,9 @@ class Fit:
             self._path_of = name, rho2
             self._path = Path(
                 TRAINERS[name].train, self.objective, rho2, self.theta,
-                lambda: Stop(training.tolerance, self._scale, training.max_iterations), self.pool,
+                lambda factor: Stop(factor * training.tolerance, self._scale, training.max_iterations), self.pool,
                 lambda iteration: "interrupted" if self.lab.requests else None)
-        self.result = self._path.step(rho1).result
+        self.result = self._path.step(rho1, (tolerance or training.tolerance) / training.tolerance).result
         self.lab.check_requests()
         if not self.result.converged:
             self.lab.unfinished.append(self.result.reason)

@@ -3,7 +3,7 @@
 from crftool.selection.lab import Fit, Split
 from crftool.selection.rows import Row, Setting
 from crftool.corpus.subset import Columns
-from crftool.trainers.path import geometric_grid, largest_rho1
+from crftool.trainers.path import INNER, geometric_grid, largest_rho1
 
 LAST_RHO1 = 0.5                      # where a path ends, unless told: a feature must gain more than half a count
 
@@ -36,11 +36,14 @@ class Penalties:
             for rho2 in plan.rho2:
                 fits = []                            # made when the first value has to be trained
                 for rho1 in values:
+                    inner = plan.method == "l1" and rho1 != values[-1]
+                    tolerance = INNER * lab.training.tolerance if inner else None
+
                     def compute():
                         if not fits:
                             fits.extend(lab.fits(columns=self.columns, min_count=min_count))
-                        return lab.trained(fits, rho1, rho2)
-                    setting = Setting(plan.method, rho1, rho2, min_count, lines=plan.lines)
+                        return lab.trained(fits, rho1, rho2, tolerance)
+                    setting = Setting(plan.method, rho1, rho2, min_count, lines=plan.lines, tolerance=tolerance)
                     yield Row(setting, lab.remember(setting, compute))
 
     def final(self, setting, dataset=None, scale=1.0):

@@ -22,6 +22,7 @@ class Setting:
     retrain: bool = False            # on what a threshold has left
     lines: tuple | None = None       # template lines in use; None is all of them
     batch: int | None = None         # features induced at a time
+    tolerance: float | None = None   # of training, if not that of all rows
 
     @property
     def key(self):
@@ -38,6 +39,8 @@ class Setting:
             parts.append(f"delta={self.delta:.10g}")
         if self.retrain:
             parts.append("retrain")
+        if self.tolerance is not None:
+            parts.append(f"tolerance={self.tolerance:.3g}")
         if self.lines is not None:
             parts.append("lines=" + ",".join(map(str, self.lines)))
         return " ".join(parts)
@@ -71,11 +74,11 @@ class Row:
     outcome: Outcome
 
     def cells(self, common):
-        """The cells of the table; `common`: the words of the command that all rows share."""
+        """The cells of the table; `common(tolerance)`: the words of the command that all rows share."""
         outcome = self.outcome
         return (self.setting.method, str(self.setting), f"{outcome.active_u:.10g}", f"{outcome.active_b:.10g}",
                 f"{outcome.error:.4f}", f"{outcome.f1:.4f}", f"{outcome.seconds:.2f}",
-                shlex.join(["crftool", "select", *self.setting.options(), *common]))
+                shlex.join(["crftool", "select", *self.setting.options(), *common(self.setting.tolerance)]))
 
     def to_dict(self, common):
         cells = dict(zip(HEADER, self.cells(common)))

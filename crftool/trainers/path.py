@@ -14,6 +14,7 @@ from crftool.trainers.base import Problem, Result, start_evaluation
 
 LEAST_BOUND = 0.5                    # share of rho1 below which a gradient is never taken for a sign of life
 LARGEST_SHARE = 0.5                  # of the weights that it pays to cut out
+INNER = 5.0                          # times the tolerance that is asked for will do on the way to the last rho1
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class PathStep:
     active_mu: int                   # non-zero weights of unigram
     active_lam: int                  # and of bigram observations
     objective: float
+    tolerance: float                 # it was trained to
     seconds: float
     result: Result
 
@@ -60,8 +62,8 @@ class Path:
     """
 
     def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1):
-        """`train`: a trainer (crftool.trainers.base), `report` its callback. `make_stop()` gives each
-        training its own Stop. `seed`: of trainers that make random choices."""
+        """`train`: a trainer (crftool.trainers.base), `report` its callback. `make_stop(factor)` gives each
+        training its own Stop, with `factor` times the tolerance. `seed`: of trainers that make random choices."""
         self._seed = seed
         self._train, self._objective, self._rho2, self._pool = train, objective, rho2, pool
         self.theta, self._make_stop, self._report = theta, make_stop, report
@@ -70,9 +72,9 @@ class Path:
         self._before = None                          # the optimum before it: where not zero, weights, gradient [F]
         self.stopped = False                         # whether `report` has ended a training
 
-    def step(self, rho1):
-        """The PathStep of a rho1, smaller than those before."""
-        begun = time.monotonic()
+    def step(self, rho1, factor=1.0):
+        """The PathStep of a rho1, smaller than those before. `factor`: of the tolerance."""
+        begun, self._factor = time.monotonic(), factor
         problem = Problem(self._objective, ElasticNet(rho1, self._rho2), self._pool, self._seed)
         allowed = self._screen(problem, rho1)
         cold = self._before is None and rho1 < self._last        # the first, and no optimum near
@@ -84,7 +86,7 @@ class Path:
                 break
             self._grad = np.empty(problem.F)
             problem.evaluate(self.theta, self._grad)
-            pseudo, stop = np.empty(problem.F), self._make_stop()
+            pseudo, stop = np.empty(problem.F), self._make_stop(self._factor)
             norm, _ = problem.vectors.pseudo_gradient(self.theta, self._grad, rho1, pseudo)
             missing = (pseudo != 0.0) & ~allowed
             if self.stopped or not result.converged or norm <= stop.tolerance * stop.scale or not missing.any():
@@ -93,7 +95,7 @@ class Path:
         self._last = rho1
         mu, lam = self._objective.space.split(self.theta)
         return PathStep(rho1, int(np.count_nonzero(mu)), int(np.count_nonzero(lam)), result.iteration.objective,
-                        time.monotonic() - begun, result)
+                        self._make_stop(factor).tolerance, time.monotonic() - begun, result)
 
     def _screen(self, problem, rho1):
         """[F] bool: the weights to train first; None for all."""
@@ -134,12 +136,12 @@ class Path:
     def _run(self, problem, allowed, secant):
         """The Result of a training of the allowed weights."""
         if allowed is None:
-            return self._train(problem, self.theta, self._make_stop(), self._listen)
+            return self._train(problem, self.theta, self._make_stop(self._factor), self._listen)
         sub, objective = self._objective.restricted(allowed)
         theta = sub.shrink(self.theta)
         secant = secant and tuple(map(sub.shrink, secant))
         problem = Problem(objective, problem.penalty, self._pool, self._seed, secant=secant)
-        result = self._train(problem, theta, self._make_stop(), self._listen)
+        result = self._train(problem, theta, self._make_stop(self._factor), self._listen)
         self.theta[:] = sub.expand(theta)
         return result
 
@@ -150,9 +152,10 @@ class Path:
 
 
 def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report, seed=1):
-    """A PathStep for each rho1 of `grid`, falling. When `report` ends a training, the path ends with that step."""
+    """A PathStep for each rho1 of `grid`, falling; all but the last to INNER times the tolerance. When
+    `report` ends a training, the path ends with that step."""
     path = Path(train, objective, rho2, theta, make_stop, pool, report, seed)
     for rho1 in grid:
-        yield path.step(rho1)
+        yield path.step(rho1, 1.0 if rho1 == grid[-1] else INNER)
         if path.stopped:
             return

@@ -60,11 +60,12 @@ def select(workdir, *options, code=0):
 def test_learn_path(planted, path):
     output, messages = planted.run("learn", "--rho1", "0.5", "--dev", "dev.txt", *path, "t", "train.txt", "m")
     header, *rows = [line.split("\t") for line in output.decode().splitlines()]
-    assert header == ["rho1", "active_mu", "active_lambda", "objective", "dev_error", "dev_f1", "seconds"]
+    assert header == ["rho1", "active_mu", "active_lambda", "objective", "dev_error", "dev_f1", "seconds", "tolerance"]
     assert len(rows) == (5 if "5" in path[-1] else 20)
     values = [[float(cell) for cell in row] for row in rows]
     assert values[0][1:3] == [0, 0] and values[1][1] > 0 and values[-1][0] == 0.5
     assert all(a[0] > b[0] and a[3] > b[3] for a, b in zip(values, values[1:]))
+    assert [row[7] for row in values] == [5e-5] * (len(values) - 1) + [1e-5]
     best = max(values, key=lambda row: row[5])                 # the first of equals: fewer weights
     model = Model.load(str(planted.path / "m"))
     assert model.options["rho1"] == pytest.approx(best[0]) and model.active == best[1] + best[2]
@@ -72,6 +73,7 @@ def test_learn_path(planted, path):
     planted.run("learn", "-q", "--rho1", "0.5", "--dev", "dev.txt", "--keep", "last", *path, "t", "train.txt", "m")
     model = Model.load(str(planted.path / "m"))
     assert model.options["rho1"] == 0.5 and model.active == values[-1][1] + values[-1][2]
+    assert model.options["tolerance"] == 1e-5
 
 
 def test_learn_path_ends_where_learn_does(planted):
@@ -117,8 +119,8 @@ def test_dev_without_phrases_is_judged_by_tokens(workdir):
 
 
 @pytest.mark.parametrize("labels,expected", [
-    (b"B-NP I-NP O", True), (b"S-X O", True), (b"B I O", True), (b"U-X L-X", True), (b"O K -", False), (b"NN VB O", False),
-    (b"O X", False), (b"X-Y Z-Y", False)])
+    (b"B-NP I-NP O", True), (b"S-X O", True), (b"B I O", True), (b"U-X L-X", True), (b"O K -", False),
+    (b"NN VB O", False), (b"O X", False), (b"X-Y Z-Y", False)])
 def test_has_phrases(labels, expected):
     assert has_phrases(labels.split()) is expected
 
@@ -381,12 +383,14 @@ def test_a_state_belongs_to_its_data(planted):
     (("--lines", "1"), "t:1: no template on this line"),
     (("--method", "forward", "--lines", "3"), "a search needs at least two"),
     (("--dev", "narrow.txt"), "narrow.txt:1: "),
+    (("--dev", "wide.txt"), "wide.txt:1: 6 columns, but the training data have 5"),
     (("--dev", "absent.txt"), "absent.txt: cannot be read"),
     (("-o", "no/such/folder"), "no/such/folder: cannot be written"),
     (("--report", "."), ".: is a directory"),
     (("--max-memory", "1M"), "training needs about")])
 def test_bad_input(planted, options, message):
     planted.write("narrow.txt", b"n0 O\n")
+    planted.write("wide.txt", b"n0 d0 s0 m0 O O\n")
     output, messages = planted.run("select", *options, "t", "train.txt", code=1)
     assert output == b"" and message in messages.splitlines()[-1]
 

@@ -26,7 +26,7 @@ def walk(corpus, grid, rho2, name="owl-qn", allowed=None, report=lambda iteratio
     loss = LogLoss(dataset, corpus.space, corpus.groups, pool, allowed=allowed)
     theta, scale = np.zeros(corpus.F), count_scale(dataset, corpus.space)
     return [(step, theta.copy()) for step in follow_path(
-        TRAINERS[name].train, loss, rho2, grid, theta, lambda: Stop(TIGHT, scale, 2000), pool, report)]
+        TRAINERS[name].train, loss, rho2, grid, theta, lambda factor: Stop(TIGHT, scale, 2000), pool, report)]
 
 
 @pytest.mark.parametrize("begin_label", [False, True])
@@ -125,7 +125,7 @@ def test_a_path_from_other_weights():
     theta = np.where(allowed, np.random.default_rng(2).normal(size=corpus.F), 0.0)
     loss = LogLoss(dataset, corpus.space, corpus.groups, pool, allowed=allowed)
     follower = Path(TRAINERS["owl-qn"].train, loss, 0.1, theta,
-                    lambda: Stop(TIGHT, count_scale(dataset, corpus.space), 2000), pool, lambda iteration: None)
+                    lambda factor: Stop(TIGHT, count_scale(dataset, corpus.space), 2000), pool, lambda iteration: None)
     follower.step(0.4)
     np.testing.assert_allclose(theta, proximal_gradient(EnumeratedLoss(corpus), 0.4, 0.1, allowed), atol=1e-5)
 
@@ -141,3 +141,20 @@ def test_a_wrong_secant_costs_no_optimum(name):
         assert TRAINERS[name].train(problem, theta, Stop(TIGHT, count_scale(dataset, corpus.space), 2000),
                                     lambda iteration: None).converged
         np.testing.assert_allclose(theta, proximal_gradient(loss, 0.3, 0.1), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", L1_TRAINERS)
+def test_every_row_is_an_optimum_to_its_tolerance(name):
+    """The pseudo-gradient of all weights, screened ones too; the last row to what was asked for."""
+    corpus, pool = small_corpus(4), Pool()
+    dataset, loss = corpus.dataset(), EnumeratedLoss(corpus)
+    theta, scale, seen = np.zeros(corpus.F), count_scale(dataset, corpus.space), []
+    grid = geometric_grid(3.0, 0.05, 8)
+    for step in follow_path(TRAINERS[name].train, LogLoss(dataset, corpus.space, corpus.groups, pool), 0.1, grid, theta,
+                            lambda factor: Stop(factor * 1e-4, scale, 2000), pool, lambda iteration: None):
+        gradient = loss.gradient(theta) + 0.1 * theta
+        pseudo = np.where(theta != 0.0, gradient + step.rho1 * np.sign(theta),
+                          np.sign(gradient) * np.maximum(0.0, np.abs(gradient) - step.rho1))
+        assert step.result.converged and np.linalg.norm(pseudo) <= 1.001 * step.tolerance * scale
+        seen.append(step.tolerance)
+    assert seen == pytest.approx([path.INNER * 1e-4] * 7 + [1e-4])
