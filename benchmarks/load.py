@@ -41,8 +41,8 @@ def crftool(*arguments):
     return [sys.executable, "-m", "crftool", *map(str, arguments)]
 
 
-def train_model(folder, corpus):
-    subprocess.run(crftool("learn", "-q", "-p", "1", "--rho1", "1", "-m", "30", TEMPLATE, corpus, folder / "model"), check=True,
+def train_model(folder, corpus, *options):
+    subprocess.run(crftool("learn", "-q", "-p", "1", *options, TEMPLATE, corpus, folder / "model"), check=True,
                    stderr=subprocess.DEVNULL)
     return folder / "model"
 
@@ -91,7 +91,7 @@ def without_labels(block):
 
 
 def text(folder, corpus, gigabytes):
-    model = train_model(folder, corpus)
+    model = train_model(folder, corpus, "--rho1", "1", "-m", "30")
     start, size, tokens, next_sample, pending = time.monotonic(), 0, 0, 0, b""
     maker = subprocess.Popen([sys.executable, __file__, "generate", "--gigabytes", str(gigabytes)], stdout=subprocess.PIPE)
     tagger = subprocess.Popen(crftool("tag", "-p", "1", "-m", model), stdin=maker.stdout, stdout=subprocess.PIPE)
@@ -129,7 +129,7 @@ def line_end(data, lines):
 # Many processes ---------------------------------------------------------------------------------------------------
 
 def processes(folder, corpus, number):
-    model = train_model(folder, corpus)
+    model = train_model(folder, corpus, "-m", "10")                  # an l2 penalty: a large model
     lines = gzip.open(corpus).read()
     start = time.monotonic()
     outputs = [folder / f"out{i}" for i in range(number)]
