@@ -197,7 +197,8 @@ def main():
         tool, template, train, model, text, dev, initial = sys.argv[2:]
         return {"crftool": run_crftool, "Wapiti": run_wapiti, "CRFsuite": run_crfsuite}[tool](
             template, train, model, text, dev, initial)
-    print("| input | " + " | ".join(f"{tool} {importlib.metadata.version(package)}" for tool, package in TOOLS.items()) + " |")
+    print("| input | " + " | ".join(
+        f"{tool} ({package} {importlib.metadata.version(package)})" for tool, package in TOOLS.items()) + " |")
     print("|---" * (len(TOOLS) + 1) + "|")
     tables = {}
     for tool in TOOLS:

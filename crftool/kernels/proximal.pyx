@@ -147,7 +147,8 @@ def minimise_model(
                     live[moving] = i                 # moving <= j: what is read is not overwritten
                     moving += 1
                 if change != 0.0:
-                    add_scaled(r, change, &v[i, 0], z)
+                    if r:
+                        add_scaled(r, change, &v[i, 0], z)
                     d[i] = after - x[i]
                     largest = max(largest, change * change * a[i])
             sweep += 1

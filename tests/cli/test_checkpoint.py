@@ -75,7 +75,7 @@ def test_killed_and_resumed(folder, options, kills):
         learn(folder, "--rho1", "0.05", model="other")
     learn(folder, *options, model="whole")
     whole, rng, killed = folder.read("whole"), random.Random(str(options)), 0
-    if kill_once(folder, rng, *options, *KEEP):
+    if any(kill_once(folder, rng, *options, *KEEP) for _ in range(20)):      # on a busy machine it may end before
         killed += 1
         while killed < kills and kill_once(folder, rng, *options, "--resume", "state", "--checkpoint-every", "0"):
             killed += 1
