@@ -20,8 +20,9 @@ def test_columns_then_the_label(two_sentences):
     assert messages == ""
 
 
-# The probabilities are those of the optimum (hybrid, l-bfgs and cg agree on the digits). CRF++ itself prints 0.365440 and 0.822656 here, because it
-# stops a little earlier, at the same objective to four decimals; tests/numeric checks the optimum.
+# The probabilities are those of the optimum: hybrid, l-bfgs and cg agree on the digits. CRF++ itself prints
+# 0.365440 and 0.822656 here, because it stops a little earlier, at the same objective to four decimals;
+# tests/numeric checks the optimum.
 
 def test_probabilities_in_the_layout_of_crfpp(two_sentences):
     out, _ = tag(two_sentences, "-v", "1")
