@@ -74,11 +74,13 @@ class Job:
         from crftool.corpus.reader import read_bytes
         from crftool.corpus.rules import read_rules
         from crftool.corpus.template import Template
-        from crftool.files import check_writable
+        from crftool.files import check_writable, remove_leftovers
         from crftool.model import Model
 
         settings = self.settings
         check_writable(self.model)
+        if self.keeper.resumes:                      # the run before may have been killed while it wrote the model
+            remove_leftovers(self.model)
         if self.log_json:
             check_writable(self.log_json)
         self.keeper.open()

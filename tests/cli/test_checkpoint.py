@@ -123,11 +123,12 @@ def test_a_finished_training_can_be_resumed(folder):
 
 
 def test_leftovers_of_a_killed_run_are_removed(state):
-    names = [".state.0123456789ab.tmp", ".state.0123456789ab.tmp2", ".other.0123456789ab.tmp", ".state.x.tmp"]
+    names = [".state.0123456789ab.tmp", ".m.0123456789ab.tmp", ".state.0123456789ab.tmp2", ".other.0123456789ab.tmp",
+             ".state.x.tmp"]
     for name in names:
         state.write(name, b"x")
     learn(state, "--dev", "dev", "--resume", "state")
-    assert [(state.path / name).exists() for name in names] == [False, True, True, True]
+    assert [(state.path / name).exists() for name in names] == [False, False, True, True, True]
 
 
 # Refusals -----------------------------------------------------------------------------------------------------
