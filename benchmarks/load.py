@@ -109,7 +109,7 @@ def text(folder, corpus, gigabytes):
         plain, labelled = without_labels(b"".join(parts[:-1]) + parts[-1][:cut])
         assert plain == block and labelled == TOKENS_AT_ONCE, f"lines were lost or changed after byte {size}"
         size, tokens = size + len(block), tokens + labelled
-        if size >= next_sample:
+        if next_sample <= size < gigabytes * 1e9:               # at the end the tagger may be gone
             resident, peak = memory(tagger.pid, "VmRSS", "VmHWM")
             print(f"{size / 1e9:6.2f} GB and {tokens} tokens unchanged, in order, each with a label; "
                   f"{time.monotonic() - start:.0f} s: resident {resident / 1024:.1f} MB, peak {peak / 1024:.1f} MB", flush=True)
