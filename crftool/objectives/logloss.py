@@ -20,7 +20,7 @@ from crftool.kernels import gradient, pairs as label_pairs, scoring
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
 from crftool.objectives.stochastic import StochasticLoss
 
-BLOCK_TOKENS = 16_384
+BLOCK_TOKENS = 8_192
 LANES = 8                            # shares of the transition counts that may be added up at once
 LANE_COPY_LIMIT = 1 << 25            # bytes that separate copies per lane may take
 LIST_SHARE = 0.1                     # of the label pairs: so many at most are counted one by one, more all together

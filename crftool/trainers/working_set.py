@@ -30,6 +30,7 @@ MODEL_TOLERANCE = 0.01
 MOST_ROWS = 0.5                      # a part with a larger share of the observations is not worth it
 MOST_STEPS = 20                      # steps on a part before a look at the rest;
 LOOK = 0.2                           # fewer, when the gradient has fallen to this share of what it was then
+CHUNK = 1 << 16                      # numbers converted at once
 # theta, its gradient, and what the stochastic start keeps or the curvature needs for a moment
 BYTES_PER_WEIGHT = 8 + 8 + 8
 PHASE = "working-set"                # of a checkpoint
@@ -202,6 +203,7 @@ def _descend(problem, theta, stop, report, number):
         if since == 0:
             seen = norm
             if part is None or not part.holds(model.ever):
+                part = x = g = None                  # give back their memory first
                 part = Part(problem, model.ever)
             x, g, where = part.shrink(theta), part.shrink(grad), part.places(where)
         after = _step(problem, part, x, g, model, where, now.value)
@@ -236,7 +238,20 @@ def _curvature(problem, theta):
     if problem.objective.inference == "log" or not problem.objective.curvature(theta, curvature):
         curvature[:] = 1.0
     curvature += problem.penalty.rho2 + LEAST_CURVATURE
-    return curvature.astype(np.float32)
+    return _in_single_precision(curvature)
+
+
+def _in_single_precision(x):
+    """The same numbers in the first half of the memory of x, whose second half goes back to the system: the peak
+    of memory is here."""
+    single = x.view(np.float32)
+    for i in range(0, len(x), CHUNK):                # what is written lies before what is still to be read
+        part = x[i:i + CHUNK].copy()
+        single[i:i + len(part)] = part
+    del single
+    F = len(x)
+    x.resize((F + 1) // 2, refcheck=False)
+    return x.view(np.float32)[:F]
 
 
 def _search(problem, part, theta, grad, model, where, value):

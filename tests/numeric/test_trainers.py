@@ -532,3 +532,11 @@ def test_two_sentences(tmp_path, solved_by_hand):
     chains = corpus.chains(best)
     np.testing.assert_allclose(decoded.marginals, np.concatenate([c.token_marginals() for c in chains]), atol=1e-6)
     np.testing.assert_allclose(np.sort(theta), np.sort(best), atol=1e-6)       # the ids differ, the weights don't
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 65_536, 65_537, 200_001])
+def test_single_precision_in_place(n):
+    """The curvature of working-set is converted within its own memory."""
+    x = np.random.default_rng(n).normal(size=n)
+    expected = x.astype(np.float32)
+    assert working_set._in_single_precision(x).tobytes() == expected.tobytes()
