@@ -241,7 +241,7 @@ class LogLoss:
     def _candidate_pairs(self):
         """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh;
         (None, None) if these are many."""
-        C, Y, R = len(self.dataset.bigrams), self.space.Y, self.space.R
+        C, Y = len(self.dataset.bigrams), self.space.Y
         barred = None if self.barred is None else self.space.split(self.barred)[1][:, :Y]
         if barred is None or not barred.any():
             return None, None
