@@ -7,7 +7,6 @@ import json
 import lzma
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -281,27 +280,6 @@ def test_a_dry_run_only_says_what_training_would_take(corpus, options, code):
     lines = messages.split("MB observations     weights  template\n")[1].splitlines()
     numbers = [list(map(int, line.split()[:3])) for line in lines if line.startswith("  ")]
     assert [sum(column[:-1]) for column in list(zip(*numbers))[1:]] == numbers[-1][1:]
-
-
-def seconds_forecast(messages):
-    number, unit = re.search(r"; estimated time: about ([\d.]+)(s|min|h)\n", messages).groups()
-    return float(number) * {"s": 1, "min": 60, "h": 3600}[unit]
-
-
-def test_the_forecast_of_time_follows_the_work(workdir):
-    """More tokens, labels or iterations take longer; it is said before a training, and alone by --dry-run."""
-    def forecast(tokens, labels, *options):
-        workdir.write("train.txt", b"".join(b"w%d x L%d\n" % (i % 1000, i % labels) for i in range(tokens)))
-        return seconds_forecast(workdir.run("learn", "-p", "1", *options, "t", "train.txt", "m")[1])
-
-    workdir.write("t", TEMPLATE)
-    few = forecast(5_000, 30, "--dry-run")
-    assert 0.1 < few < 60
-    assert forecast(20_000, 30, "--dry-run") > 2 * few
-    assert forecast(5_000, 120, "--dry-run") > 4 * few
-    assert forecast(5_000, 30, "--dry-run", "-a", "owl-qn") > 3 * few
-    assert forecast(5_000, 30, "--dry-run", "-e", "1e-9") > 1.2 * few
-    assert forecast(5_000, 30, "-m", "3") < few / 10 + 0.1
 
 
 def test_a_pattern_that_looks_like_another_language_is_pointed_out(corpus):
