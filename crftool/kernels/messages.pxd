@@ -2,6 +2,9 @@ from libc.stdint cimport int32_t, int64_t
 
 from crftool.kernels.rows cimport Row, WeightRows
 
+cdef enum:
+    FEW = 64                     # factors beyond the base that are cheaper as corrections
+
 # Everything about the sequences that the block updates touch; see messages.pyx for what is what.
 cdef struct Lattice:
     int64_t Y

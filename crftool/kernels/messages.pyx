@@ -26,7 +26,6 @@ cdef enum:
     LINE = 8                     # numbers in a line of the cache
     GRAIN = 8                    # sequences that a thread takes at a time
     SPARSE = 10                  # pairs of labels per entry from which a sparse product is faster
-    FEW = 64                     # factors beyond the base that are cheaper as corrections
 
 # Beyond this range of log scores at one place, products of messages may vanish.
 cdef double LARGEST_SCORE = 300.0

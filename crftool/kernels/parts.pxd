@@ -78,6 +78,8 @@ cdef class BlockParts:
     cdef void repair(self, Part* part, int64_t i, int64_t end) noexcept nogil
     cdef void gather(self, Part* part, int64_t start, int64_t end) noexcept nogil
     cdef void add_waiting(self, Part* part, int32_t base, int64_t n, const double** before) noexcept nogil
+    cdef bint extras_overlap(self, int32_t c) noexcept nogil
+    cdef void add_composed(self, Part* part, int32_t c, const double* alpha, const double* w) noexcept nogil
     cdef void add_extras(self, Part* part, int64_t t, const double* alpha, const double* w) noexcept nogil
     cdef double pair_factor(self, int32_t c, int64_t previous, int64_t y) noexcept nogil
     cdef int64_t stride(self, int64_t b) noexcept nogil

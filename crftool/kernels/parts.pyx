@@ -20,7 +20,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from crftool.kernels.messages import aligned
-from crftool.kernels.messages cimport Lattice, Messages, extend, factor_before, forward, prefetch, rescore, scores
+from crftool.kernels.messages cimport FEW, Lattice, Messages, extend, factor_before, forward, matrix, prefetch, rescore, scores
 from crftool.kernels.rows cimport LABEL_MASK, PAIR_BITS, Row
 from crftool.kernels.vector cimport crf_next_task, crf_operations, operations
 
@@ -201,12 +201,14 @@ cdef class BlockParts:
                 if n == WAIT or x.base_of[x.transition[t]] != base:
                     self.add_waiting(part, base, n, before)
                     n, base = 0, x.base_of[x.transition[t]]
-                inverse *= m / x.scale[t]
-                before[n] = alpha - P
-                op.product(P, inverse, scores(x, t), beta, part.rows + n * P)
-                self.add_extras(part, t, alpha - P, part.rows + n * P)
+                op.product(P, inverse * m / x.scale[t], scores(x, t), beta, part.rows + n * P)
                 part.gold[P + x.labels[t - 1] * P + gold] += m
-                n += 1
+                if self.extras_overlap(x.transition[t]):
+                    self.add_composed(part, x.transition[t], alpha - P, part.rows + n * P)
+                else:
+                    self.add_extras(part, t, alpha - P, part.rows + n * P)
+                    before[n] = alpha - P
+                    n += 1
         self.add_waiting(part, base, n, before)
 
     cdef void add_waiting(self, Part* part, int32_t base, int64_t n, const double** before) noexcept nogil:
@@ -224,6 +226,21 @@ cdef class BlockParts:
         operations().add_outers(Y, P, n, before, w, outers)
         for i in range(Y * P):
             out[i] += outers[i] * psi[i]
+
+    cdef bint extras_overlap(self, int32_t c) noexcept nogil:
+        """Whether so many factors of transition c may meet others beyond the base that looking for those costs more
+        than composing its matrix."""
+        cdef int64_t k, entries = 0
+        for k in range(self.x.extra_bounds[c] + 1, self.x.extra_bounds[c + 1]):
+            entries += self.x.lam[self.x.extras[k]].n
+        return entries > FEW
+
+    cdef void add_composed(self, Part* part, int32_t c, const double* alpha, const double* w) noexcept nogil:
+        """Add psi o alpha w^T of one position."""
+        cdef int64_t P = self.x.P, previous
+        cdef const double* psi = matrix(self.x, c, False, part.scratch)
+        for previous in range(self.x.Y):
+            operations().add_product(P, alpha[previous], w, psi + previous * P, part.expected + P + previous * P)
 
     cdef void add_extras(self, Part* part, int64_t t, const double* alpha, const double* w) noexcept nogil:
         """What the factors beyond the base add at position t."""

@@ -23,6 +23,7 @@ from crftool.trainers.base import Problem, Stop, count_scale
 
 TRAINERS = {"cd": coordinate_descent.train, "bcd": block_descent.train}
 EACH = pytest.mark.parametrize("algorithm", sorted(TRAINERS))
+FEW = 64                             # of kernels/messages.pxd
 BEGIN = pytest.mark.parametrize("begin_label", [False, True], ids=["plain", "begin"])
 
 
@@ -282,13 +283,16 @@ def test_sparse_weights_pass_through():
         assert all((a == b).all() for a, b in zip(mine, given))
 
 
-def test_transitions_beyond_the_base(monkeypatch):
+@pytest.mark.parametrize("Y, rho1", [(4, 0.2), (10, 0.2), (10, 0.02)])
+def test_transitions_beyond_the_base(monkeypatch, Y, rho1):
     """Without room for dense matrices everything is composed from rows, with the same result."""
     from crftool.corpus import occurrences
     rng = np.random.default_rng(8)
-    corpus = random_corpus(rng, rng.integers(1, 9, 30), 4, K=2, Kb=3, rows=4, begin_label=True)
-    dense = Descent(corpus, rho1=0.2, rho2=0.05, tolerance=1e-8)
+    corpus = random_corpus(rng, rng.integers(1, 9, 30), Y, K=2, Kb=3, rows=4, begin_label=True)
+    dense = Descent(corpus, rho1=rho1, rho2=0.05, tolerance=1e-8)
     monkeypatch.setattr(occurrences, "BASE_MEMORY", 0)
-    sparse = Descent(corpus, rho1=0.2, rho2=0.05, tolerance=1e-8)
+    sparse = Descent(corpus, rho1=rho1, rho2=0.05, tolerance=1e-8)
+    weights = np.count_nonzero(corpus.space.split(sparse.theta)[1], axis=(1, 2))
+    assert (weights.max() > FEW) == (Y == 10)   # so that rows meet that are worth a matrix
     assert sparse.objectives[-1] == pytest.approx(dense.objectives[-1], rel=1e-10)
     np.testing.assert_allclose(sparse.theta, dense.theta, atol=1e-5)
