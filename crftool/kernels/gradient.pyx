@@ -3,8 +3,8 @@
 1. `losses`: scores, forward-backward, residuals r[t] = p(y_t | x) - 1{y_t}, expected label pairs. Sequences
    are independent; each writes its own rows. Pairs go to lanes, each of which is a fixed share of the
    sequences and adds up in their order.
-2. `accumulate`: residuals are added to the gradient rows of the observations. A task owns whole templates,
-   and templates that may produce the same observation belong to one task, so no two tasks write one row
+2. `accumulate`: residuals are added to the gradient rows of the observations. A task owns a lane of templates,
+   and templates that may produce the same observation belong to one lane, so no two tasks write one row
    and each row adds up in token order: the result has the same bits for any number of threads.
 """
 
@@ -162,22 +162,22 @@ cdef void forward_backward_log_many(
 def accumulate(
     const int32_t[:, ::1] unigrams,      # in  [N][K]
     int64_t first, int64_t last,         # tokens of the block
-    const int32_t[::1] group_bounds,     # in  [G + 1]  template groups: their columns of `unigrams`
-    const int32_t[::1] group_columns,    # in  [K]
+    const int32_t[::1] lane_bounds,      # in  [lanes + 1]  columns of `unigrams` that no other lane's rows are in
+    const int32_t[::1] lane_columns,     # in  [K]
     const double[:, ::1] residual,       # in  [n][Y]
     double[:, ::1] mu_grad,              # out [O][Y]
     int64_t[::1] counter,
 ):
-    """Add a block's residuals to the rows of their observations. A task is a group of templates."""
-    cdef int64_t Y = residual.shape[1], G = group_bounds.shape[0] - 1, group, k
+    """Add a block's residuals to the rows of their observations. A task is a lane."""
+    cdef int64_t Y = residual.shape[1], lanes = lane_bounds.shape[0] - 1, lane, k
     if mu_grad.shape[0] == 0 or first == last:
         return
     with nogil:
         while True:
-            group = crf_next_task(&counter[0])
-            if group >= G:
+            lane = crf_next_task(&counter[0])
+            if lane >= lanes:
                 break
-            k = group_bounds[group]
+            k = lane_bounds[lane]
             operations().add_to_rows(
-                Y, last - first, unigrams.shape[1], &unigrams[first, 0], group_bounds[group + 1] - k,
-                &group_columns[k], HOT_BYTES / (8 * Y), 1.0, &residual[0, 0], &mu_grad[0, 0])
+                Y, last - first, unigrams.shape[1], &unigrams[first, 0], lane_bounds[lane + 1] - k,
+                &lane_columns[k], HOT_BYTES / (8 * Y), 1.0, &residual[0, 0], &mu_grad[0, 0])

@@ -2,6 +2,8 @@ from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "operations.h":
     int64_t crf_next_task(int64_t* counter) noexcept nogil
+    void crf_end_task(int64_t* ended) noexcept nogil
+    void crf_await_tasks(int64_t* ended, int64_t n) noexcept nogil
     void crf_prefetch(const void* address) noexcept nogil
     ctypedef struct crf_operations:
         const char* name

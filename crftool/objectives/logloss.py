@@ -18,6 +18,7 @@ import numpy as np
 from crftool.corpus.subset import Columns, Subproblem
 from crftool.kernels import gradient, pairs as label_pairs, scoring
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
+from crftool.objectives.lanes import lanes_of_columns
 from crftool.objectives.stochastic import StochasticLoss
 
 BLOCK_TOKENS = 8_192
@@ -47,9 +48,7 @@ class LogLoss:
         self._errors = np.zeros(dataset.S, np.int64)
         self._lam = np.empty((C, R * Y))             # bigram scores of each transition
         self._psi = chain_memory(C, Y)               # exp of them, and transposed
-        groups = self._bundle(groups, 2 * pool.threads)
-        self._group_bounds = np.cumsum([0] + [len(group) for group in groups]).astype(np.int32)
-        self._group_columns = np.array([k for group in groups for k in group], np.int32)
+        self._lanes = lanes_of_columns(groups, 2 * pool.threads)
         self._observed_bigrams = self._count_bigrams()
         # [F] bool  weights that must stay zero, or None
         self.barred = self._unobserved_weights() if observed_only else None
@@ -128,8 +127,8 @@ class LogLoss:
     def _accumulate(self, a, b, out):
         """Add the residuals of the sequences a to b - 1 to the rows of their observations."""
         data = self.dataset
-        self.pool.run(gradient.accumulate, data.unigrams, data.offsets[a], data.offsets[b], self._group_bounds,
-                      self._group_columns, self._residual, out)
+        self.pool.run(gradient.accumulate, data.unigrams, data.offsets[a], data.offsets[b], *self._lanes,
+                      self._residual, out)
 
     def curvature(self, theta, out):
         """The diagonal of a matrix like the Hessian: sum over tokens of p (1 - p), p the probability of the
@@ -179,7 +178,7 @@ class LogLoss:
 
     def stochastic(self):
         """The same loss for stochastic gradient descent."""
-        return StochasticLoss(self.dataset, self.space, self.constraint, self.barred)
+        return StochasticLoss(self.dataset, self.space, self.groups, self.pool, self.constraint, self.barred)
 
     def _chain(self, lam, mode):
         """The transitions with these weights, every distinct one exponentiated once."""
@@ -196,15 +195,6 @@ class LogLoss:
                 blocks.append((first, s))
                 first = s
         return blocks
-
-    @staticmethod
-    def _bundle(groups, n):
-        """The groups, joined to at most n: the residuals are read once for each. Results do not depend on it,
-        since every row belongs to one group."""
-        bundles = [[] for _ in range(min(n, len(groups)))]
-        for group in sorted(groups, key=len, reverse=True):
-            min(bundles, key=len).extend(group)
-        return bundles
 
     def _count_bigrams(self):
         """(indices, counts) of the label pairs seen with each bigram observation."""

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: a step after every sequence, in random order.
+"""Stochastic gradient descent: a step after every few sequences, in random order (objectives.stochastic).
 
 `sgd` has the l2 penalty and Bottou's schedule: step eta / (1 + eta rho2 k / S) at the k-th of S sequences, so
 that it falls as 1 / (rho2 k) in the end. `sgd-l1` has Tsuruoka's cumulative l1 penalty (and the l2 penalty,
