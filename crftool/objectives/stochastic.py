@@ -9,7 +9,7 @@ from crftool.kernels import stochastic
 from crftool.kernels.pool import Pool, Vectors
 from crftool.objectives.lanes import lanes_of_columns
 
-GROUP = 16                           # sequences that are read before the weights move
+GROUP = 4                            # sequences that are read before the weights move
 FEWEST_GROUPS = 200                  # that an epoch has, if there are as many sequences
 ROOM_LIMIT = 1 << 26                 # bytes that a group's messages may take
 SMALLEST_SCALE = 1e-6                # of the weights, before they are multiplied by it

@@ -10,8 +10,8 @@ from crftool.kernels import history
 from crftool.trainers import lbfgs
 from crftool.trainers.stochastic import start
 
-MOST_EPOCHS = 8
-LEAST_GAIN = 0.03                    # by which an epoch must lower the estimated objective to be followed by one
+MOST_EPOCHS = 12
+LEAST_GAIN = 0.01                    # by which an epoch must lower the estimated objective to be followed by one
 BYTES_PER_WEIGHT = lbfgs.BYTES_PER_WEIGHT
 
 

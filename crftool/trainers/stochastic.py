@@ -16,8 +16,10 @@ from crftool.errors import NumericError
 from crftool.trainers.base import Iteration, Result, conclude, resume
 
 SAMPLE = 24_000                      # tokens of the sequences that the first step is tried on
-FIRST_TRIAL = 0.1                    # the first step to try; then twice or half as much
-MOST_TRIALS = 12
+FIRST_TRIAL = 0.1                    # the first step to try; then others, by these factors
+COARSE, FINE = 4.0, 2.0
+MOST_TRIALS = 16
+BOLDER = 4.0                         # with an l1 penalty; falling steps make up for more noise in the first epochs
 DECAY = 0.85                         # of the steps with an l1 penalty, per epoch
 WINDOW = 5                           # epochs
 # An epoch is worth it while WINDOW of them lower the objective by this many times the tolerance
@@ -96,8 +98,8 @@ class Descent:
         return np.minimum(steps, 0.5 * self._S / self._penalty.rho2) if self._penalty.rho2 > 0.0 else steps
 
     def _calibrate(self):
-        """The first step, among doubled or halved ones: that which lowers the objective most on a sample, half
-        of which it learns from (Bottou 2010; the other half is there so that noise counts)."""
+        """The first step: that which lowers the objective most on a sample, half of which it learns from (Bottou 2010;
+        the other half is there so that noise counts)."""
         drawn = self._random.permutation(self._S)
         tokens = np.cumsum(np.diff(self._loss.dataset.offsets)[drawn])
         drawn = drawn[:1 + int(np.searchsorted(tokens, SAMPLE))]
@@ -111,14 +113,14 @@ class Descent:
                 tried[eta] = self._try(loss, start.copy(), eta, learned, judged)
             return tried[eta]
 
-        factor = 2.0 if value(2.0 * eta) < value(eta) else 0.5
-        for _ in range(MOST_TRIALS):
-            if not (value(factor * eta) < value(eta) or math.isinf(value(eta))):
-                break
-            eta *= factor
+        # Coarse steps first: where the descent is wild its value says little about the one next to it.
+        for factor in (COARSE, FINE):
+            direction = factor if value(factor * eta) < value(eta) else 1.0 / factor
+            while len(tried) < MOST_TRIALS and (value(direction * eta) < value(eta) or math.isinf(value(eta))):
+                eta *= direction
         if math.isinf(value(eta)):
             raise NumericError("no step of stochastic descent keeps scores in range; use -a l-bfgs or -a owl-qn")
-        return eta
+        return BOLDER * eta if self._penalty.rho1 > 0.0 else eta
 
     def _try(self, loss, theta, eta, learned, judged):
         """The objective of the sequences `judged` after an epoch on `learned`; infinite if out of range."""
@@ -155,7 +157,9 @@ def start(problem, theta, stop, report, most_epochs, least_gain):
     descent = Descent(problem, theta, resume(PHASE, problem, stop))
     values = descent.values
     for number in descent.numbers(most_epochs + 1):
-        last = number == most_epochs or number > 2 and values[number - 2] > (1.0 - least_gain) * values[number - 3]
+        # Where an estimate rises, steps are still too large, not too small.
+        before, after = values[number - 3:number - 1] if number > 2 else (math.inf, 0.0)
+        last = number == most_epochs or 0.0 <= before - after < least_gain * before
         value, active = descent.epoch(last)
         if not math.isfinite(value) or descent.skipped:
             theta[:] = 0.0                           # out of range: begin where it is safe

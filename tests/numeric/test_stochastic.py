@@ -88,9 +88,9 @@ def test_groups_fit_the_data_and_the_memory(monkeypatch):
     def group(S, lengths=2):
         corpus = random_corpus(np.random.default_rng(1), [lengths] * S, 3, K=1, Kb=1, rows=3)
         return StochasticLoss(corpus.dataset(), corpus.space, corpus.groups, Pool()).group
-    assert [group(S) for S in (1, 300, 1000, 5000)] == [1, 1, 5, 16]
+    assert [group(S) for S in (1, 300, 800, 5000)] == [1, 1, 4, 4]
     monkeypatch.setattr(stochastic, "ROOM_LIMIT", 5000)
-    assert group(5000) < 16 and group(5000, 1000) == 1
+    assert group(5000) < 4 and group(5000, 1000) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
