@@ -65,12 +65,8 @@ def check_blocks(settings):
             continue
         if settings.algorithm not in algorithms:
             raise click.UsageError(f"--{option.replace('_', '-')} needs -a {' or -a '.join(algorithms)}.")
-        if settings.path:
-            raise click.UsageError(f"--{option.replace('_', '-')} and --path do not go together.")
     if settings.algorithm in ("cd", "bcd") and settings.only:
         raise click.UsageError(f"--only needs another algorithm than {settings.algorithm}.")
-    if settings.algorithm in ("cd", "bcd") and settings.path and settings.features == "observed":
-        raise click.UsageError(f"--path with -a {settings.algorithm} needs --features all.")
     if settings.algorithm in ("cd", "bcd") and settings.inference != "auto":
         raise click.UsageError(f"-a {settings.algorithm} has its own way of inference; leave out "
                                f"--inference {settings.inference}.")

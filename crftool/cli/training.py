@@ -34,7 +34,7 @@ class Job:
         self.penalty = ElasticNet(settings.rho1, settings.rho2, settings.group)
         self.algorithm = default_trainer(self.penalty) if settings.algorithm == "auto" else settings.algorithm
         self.trainer = TRAINERS[self.algorithm]
-        self.by_blocks = self.trainer.by_blocks and not settings.path            # a path works on all weights
+        self.by_blocks = self.trainer.by_blocks
         self._read()
         per_weight = self.trainer.bytes_per_weight + 8 * bool(settings.dev)
         forecast = census.Forecast(
@@ -182,7 +182,7 @@ class Job:
     def _follow_path(self, objective, theta, stop, requests, progress):
         """Train for each rho1 of a path; the table of them goes to standard output as it grows."""
         from crftool.trainers.base import Stop
-        from crftool.trainers.path import follow_path, geometric_grid, largest_rho1
+        from crftool.trainers.path import BlockPath, Path, follow, geometric_grid, largest_rho1
 
         settings, held_out = self.settings, self.held_out
         grid = geometric_grid(largest_rho1(objective, self.pool), settings.rho1, settings.path)
@@ -193,9 +193,11 @@ class Job:
             return "interrupted" if requests else None
 
         write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\ttolerance\n")
-        for step in follow_path(self.trainer.train, objective, settings.rho2, grid, theta,
-                                lambda factor: Stop(factor * stop.tolerance, stop.scale, stop.max_iterations),
-                                self.pool, report, settings.seed):
+        kind, penalty = (BlockPath, self.penalty) if self.by_blocks else (Path, settings.rho2)
+        path = kind(self.trainer.train, objective, penalty, theta,
+                    lambda factor: Stop(factor * stop.tolerance, stop.scale, stop.max_iterations), self.pool, report,
+                    settings.seed)
+        for step in follow(path, grid):
             scores = "\t"
             if held_out:
                 dev = held_out.look(theta, step.result.iteration)

@@ -5,12 +5,15 @@ conditions of optimality read |gradient| <= rho1 for every weight, so it is the 
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from crftool.model.weights import SparseWeights
 from crftool.objectives import ElasticNet
-from crftool.trainers.base import Problem, Result, start_evaluation
+from crftool.objectives.blockloss import BlockLoss
+from crftool.trainers import block_descent
+from crftool.trainers.base import Problem, Result, Stop, start_evaluation
 
 LEAST_BOUND = 0.5                    # share of rho1 below which a gradient is never taken for a sign of life
 LARGEST_SHARE = 0.5                  # of the weights that it pays to cut out
@@ -32,6 +35,9 @@ class PathStep:
 
 def largest_rho1(objective, pool):
     """rho1_max: the smallest rho1 for which the empty model is optimal (whatever rho2)."""
+    if isinstance(objective, BlockLoss):
+        nothing = Problem(objective, ElasticNet(0.0, 0.0), pool)
+        return block_descent.train(nothing, SparseWeights(objective.space), Stop(0.0, 1.0, 0), lambda _: None).iteration.violation
     grad = np.empty(objective.F)
     start_evaluation(Problem(objective, ElasticNet(0.0, 0.0), pool), np.zeros(objective.F), grad)
     return float(np.abs(grad).max(initial=0.0))
@@ -45,7 +51,21 @@ def geometric_grid(largest, smallest, n):
     return [largest * factor ** i for i in range(n - 1)] + [smallest]
 
 
-class Path:
+class _Walk:
+    """What goes from optimum to optimum: `theta`, in place."""
+
+    def __init__(self, train, objective, theta, make_stop, pool, report, seed):
+        self._train, self._objective, self._pool, self._seed = train, objective, pool, seed
+        self.theta, self._make_stop, self._report = theta, make_stop, report
+        self.stopped = False                         # whether `report` has ended a training
+
+    def _listen(self, iteration):
+        wish = self._report(iteration)
+        self.stopped |= wish is not None
+        return wish
+
+
+class Path(_Walk):
     """Optima for one rho1 after the other, from `theta` on and in place.
 
     Between neighbouring values few weights change from zero, so each training sees only those that may: the
@@ -64,13 +84,11 @@ class Path:
     def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1):
         """`train`: a trainer (crftool.trainers.base), `report` its callback. `make_stop(factor)` gives each
         training its own Stop, with `factor` times the tolerance. `seed`: of trainers that make random choices."""
-        self._seed = seed
-        self._train, self._objective, self._rho2, self._pool = train, objective, rho2, pool
-        self.theta, self._make_stop, self._report = theta, make_stop, report
+        super().__init__(train, objective, theta, make_stop, pool, report, seed)
+        self._rho2 = rho2
         self._grad = None                            # [F]  of the smooth part, at theta
         self._last = np.inf                          # rho1 of the last optimum
         self._before = None                          # the optimum before it: where not zero, weights, gradient [F]
-        self.stopped = False                         # whether `report` has ended a training
 
     def step(self, rho1, factor=1.0):
         """The PathStep of a rho1, smaller than those before. `factor`: of the tolerance."""
@@ -145,17 +163,34 @@ class Path:
         self.theta[:] = sub.expand(theta)
         return result
 
-    def _listen(self, iteration):
-        wish = self._report(iteration)
-        self.stopped |= wish is not None
-        return wish
+
+class BlockPath(_Walk):
+    """The same for `bcd` and `cd`. Their weights are sparse and stay so: nothing here has the size of the feature
+    set. Their sweeps see for themselves which observations matter."""
+
+    def __init__(self, train, objective, penalty, theta, make_stop, pool, report, seed=1):
+        """`objective`: a BlockLoss; `penalty`: with any rho1; `theta`: SparseWeights."""
+        super().__init__(train, objective, theta, make_stop, pool, report, seed)
+        self._penalty = penalty
+
+    def step(self, rho1, factor=1.0):
+        begun, stop = time.monotonic(), self._make_stop(factor)
+        problem = Problem(self._objective, replace(self._penalty, rho1=rho1), self._pool, self._seed)
+        result = self._train(problem, self.theta, stop, self._listen)
+        last = result.iteration
+        return PathStep(rho1, last.active_unigrams, last.active_bigrams, last.objective, stop.tolerance,
+                        time.monotonic() - begun, result)
 
 
-def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report, seed=1):
-    """A PathStep for each rho1 of `grid`, falling; all but the last to INNER times the tolerance. When
+def follow(path, grid):
+    """A PathStep for each rho1 of `grid`, falling; all but the last to INNER times the tolerance. When the path's
     `report` ends a training, the path ends with that step."""
-    path = Path(train, objective, rho2, theta, make_stop, pool, report, seed)
     for rho1 in grid:
         yield path.step(rho1, 1.0 if rho1 == grid[-1] else INNER)
         if path.stopped:
             return
+
+
+def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report, seed=1):
+    """The steps of a Path."""
+    return follow(Path(train, objective, rho2, theta, make_stop, pool, report, seed), grid)

@@ -47,6 +47,19 @@ def test_any_number_of_threads_writes_the_same_bytes(corpus, options):  # noqa: 
     assert models[0] == models[1]
 
 
+@pytest.mark.parametrize("options", [(), ("--grow",), ("--group", "0.3"), ("--features", "observed"), ("--separate-blocks",),
+                                     ("--begin-label",)])
+def test_a_path_ends_where_learn_does(corpus, options):  # noqa: F811
+    rows, _ = corpus.run("learn", "-q", *BLOCKS, *options, "-e", "1e-7", "--path", "5", "--dev", "train.txt", "--keep", "last",
+                         "t", "train.txt", "m")
+    rows = [list(map(float, row.split("\t"))) for row in rows.decode().splitlines()[1:]]
+    assert len(rows) == 5 and rows[0][1:3] == [0, 0] and all(a[3] > b[3] for a, b in zip(rows, rows[1:]))
+    corpus.run("learn", "-q", *BLOCKS, *options, "-e", "1e-7", "t", "train.txt", "n")
+    path, plain = (Model.from_bytes(corpus.read(name)) for name in "mn")
+    assert rows[-1][3] == pytest.approx(plain.options["objective"], rel=1e-6 if "--grow" not in options else 0.05)
+    assert path.active == rows[-1][1] + rows[-1][2] and path.options["rho1"] == 0.1
+
+
 def test_no_revisit_says_whether_it_was_right(corpus):  # noqa: F811
     _, messages = corpus.run("learn", *BLOCKS, "--no-revisit", "t", "train.txt", "m")
     assert "no-revisit" in messages

@@ -6,10 +6,12 @@ from brute_force import EnumeratedLoss, random_corpus
 from slow_solvers import newton, objective, proximal_gradient
 
 from crftool.kernels.pool import Pool
+from crftool.model.weights import SparseWeights
 from crftool.objectives import ElasticNet, LogLoss
+from crftool.objectives.blockloss import BlockLoss, BlockOptions
 from crftool.trainers import TRAINERS, path
 from crftool.trainers.base import Problem, Stop, count_scale
-from crftool.trainers.path import Path, follow_path, geometric_grid, largest_rho1
+from crftool.trainers.path import BlockPath, Path, follow, follow_path, geometric_grid, largest_rho1
 
 TIGHT = 1e-9
 L1_TRAINERS = ["working-set", "owl-qn", "cd", "bcd"]         # those that reach the optimum
@@ -43,6 +45,53 @@ def test_warm_started_optimum_is_the_cold_one(name, begin_label):
             assert step.objective == pytest.approx(objective(loss, best, step.rho1, 0.1), rel=1e-9)
             np.testing.assert_allclose(theta, cold_theta, atol=1e-5)
             assert (step.active_mu, step.active_lam) == tuple(map(np.count_nonzero, corpus.space.split(theta)))
+
+
+def block_walk(corpus, grid, penalty, name="bcd", report=lambda iteration: None, **options):
+    """[(step, theta)] along a path whose weights are sparse."""
+    pool, dataset = Pool(), corpus.dataset()
+    loss = BlockLoss(dataset, corpus.space, pool, options=BlockOptions(**options))
+    sparse, scale = SparseWeights(corpus.space), count_scale(dataset, corpus.space)
+    found = []
+    for step in follow(BlockPath(TRAINERS[name].train, loss, penalty, sparse, lambda factor: Stop(TIGHT, scale, 2000),
+                                 pool, report), grid):
+        theta = np.empty(corpus.F)
+        sparse.to_dense(theta)
+        found.append((step, theta))
+    return found
+
+
+@pytest.mark.parametrize("name", ["cd", "bcd"])
+@pytest.mark.parametrize("begin_label", [False, True])
+def test_a_path_of_sparse_weights_is_the_same(name, begin_label):
+    for seed in range(3):
+        corpus, pool = small_corpus(seed, begin_label), Pool()
+        dense, blocks = LogLoss(corpus.dataset(), corpus.space, corpus.groups, pool), BlockLoss(corpus.dataset(), corpus.space, pool)
+        largest = largest_rho1(blocks, pool)
+        assert largest == pytest.approx(largest_rho1(dense, pool), rel=1e-12)
+        grid = [1.0001 * largest, *geometric_grid(0.9999 * largest, 0.1, 6)]
+        steps = block_walk(corpus, grid, ElasticNet(0.0, 0.1), name)
+        assert steps[0][0].active_mu + steps[0][0].active_lam == 0 < steps[1][0].active_mu + steps[1][0].active_lam
+        for (step, theta), (other, other_theta) in zip(steps, walk(corpus, grid, 0.1)):
+            assert step.rho1 == other.rho1 and step.result.converged
+            assert step.objective == pytest.approx(other.objective, rel=1e-9)
+            np.testing.assert_allclose(theta, other_theta, atol=1e-5)
+            assert (step.active_mu, step.active_lam) == tuple(map(np.count_nonzero, corpus.space.split(theta)))
+
+
+def test_a_path_of_sparse_weights_knows_groups_and_when_to_end():
+    corpus, grid, seen = small_corpus(1), geometric_grid(1.0, 0.1, 4), []
+    with_group = block_walk(corpus, grid, ElasticNet(0.0, 0.1, 0.5))
+    for step, theta in with_group:
+        (cold, cold_theta), = block_walk(corpus, [step.rho1], ElasticNet(0.0, 0.1, 0.5))
+        np.testing.assert_allclose(theta, cold_theta, atol=1e-5)
+    assert with_group[-1][0].objective > block_walk(corpus, grid, ElasticNet(0.0, 0.1))[-1][0].objective
+
+    def report(iteration):
+        seen.append(iteration)
+        return "enough" if len(seen) == 5 else None
+    steps = block_walk(corpus, grid, ElasticNet(0.0, 0.1), report=report)
+    assert len(seen) == 5 and steps[-1][0].result.reason == "enough"
 
 
 @pytest.mark.parametrize("begin_label", [False, True])
