@@ -8,7 +8,8 @@ import html
 import math
 
 WIDTH, HEIGHT = 640, 340
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 14, 46
+LEFT, RIGHT, TOP, BOTTOM = 62, 34, 14, 46    # half of a wide number fits on the right
+LETTER = 8                                  # pixels that a letter takes, wide ones included
 
 
 def number_text(value):
@@ -108,7 +109,7 @@ def lines(series, x_title, y_title, log_x=False, log_y=False, mark=None, joined=
 
 def _legend(names):
     """In the upper right corner."""
-    width = 30 + 7 * max(map(len, names))
+    width = 34 + LETTER * max(map(len, names))
     left, parts = WIDTH - RIGHT - width - 4, []
     parts.append(f'<rect x="{left}" y="{TOP + 4}" width="{width}" height="{6 + 17 * len(names)}" class="box"/>')
     for i, name in enumerate(names):
@@ -118,11 +119,15 @@ def _legend(names):
     return parts
 
 
+def _bar_text(value):
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def bars(entries, title, largest=None, signed=False):
     """Horizontal bars: [(name, value)]; signed ones grow to both sides of zero."""
-    height, left = 19, 8 + 7 * min(38, max((len(name) for name, _ in entries), default=1))
+    height, left = 19, 12 + LETTER * min(38, max((len(name) for name, _ in entries), default=1))
     largest = largest or max((abs(value) for _, value in entries), default=1.0) or 1.0
-    room = 45                                        # for a number
+    room = 12 + LETTER * max((len(_bar_text(value)) for _, value in entries), default=1)
     below = 110 + room if any(value < 0 for _, value in entries) else 4
     zero, span = left + below, 110 if signed else 240
     width = zero + span + room
@@ -135,7 +140,7 @@ def bars(entries, title, largest=None, signed=False):
         parts += [_text(left - 4, top + 13, shown, anchor="end"),
                   f'<rect x="{start:.1f}" y="{top + 2}" width="{max(0.5, length):.1f}" height="{height - 5}" '
                   f'class="{"minus" if value < 0 else "plus"}"><title>{html.escape(name)}: {value:.4g}</title></rect>',
-                  _text(zero + length + 5 if value >= 0 else start - 5, top + 13, f"{value:.3g}",
+                  _text(zero + length + 5 if value >= 0 else start - 5, top + 13, _bar_text(value),
                         anchor="start" if value >= 0 else "end")]
     return _svg(width, 8 + height * len(entries), parts, title)
 
@@ -143,8 +148,8 @@ def bars(entries, title, largest=None, signed=False):
 def heat_map(matrix, rows, columns, title):
     """Dark (on dark ground: bright) where a value is large. `matrix` [rows][columns] of numbers >= 0."""
     cell = max(9, min(20, 760 // max(1, len(columns))))
-    left = 10 + 7 * max((len(name) for name in rows), default=1)
-    top = 14 + 7 * max((len(name) for name in columns), default=1)
+    left = 10 + LETTER * max((len(name) for name in rows), default=1)
+    top = 14 + LETTER * max((len(name) for name in columns), default=1)
     largest = max((value for row in matrix for value in row), default=0.0) or 1.0
     parts = []
     for j, name in enumerate(columns):
