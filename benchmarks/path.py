@@ -23,7 +23,7 @@ from crftool.kernels.pool import Pool
 from crftool.objectives import ElasticNet, LogLoss
 from crftool.trainers import TRAINERS
 from crftool.trainers.base import Problem, Stop, count_scale
-from crftool.trainers.path import follow_path, geometric_grid, largest_rho1
+from crftool.trainers.path import Path as RhoPath, follow, geometric_grid, largest_rho1
 
 LAST, LENGTH = 1.0, 20
 
@@ -39,7 +39,7 @@ def whole_path(train, loss, make_stop):
     """The same of a path, from the search for its first value on."""
     begun, seen, theta = time.process_time(), [], np.zeros(loss.F)
     grid = geometric_grid(largest_rho1(loss, loss.pool), LAST, LENGTH)
-    *_, last = follow_path(train, loss, 0.0, grid, theta, make_stop, loss.pool, seen.append)
+    *_, last = follow(RhoPath(train, loss, 0.0, theta, make_stop, loss.pool, seen.append), grid)
     return time.process_time() - begun, len(seen), last.objective
 
 

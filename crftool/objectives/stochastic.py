@@ -13,7 +13,7 @@ GROUP = 4                            # sequences that are read before the weight
 FEWEST_GROUPS = 200                  # that an epoch has, if there are as many sequences
 ROOM_LIMIT = 1 << 26                 # bytes that a group's messages may take
 SMALLEST_SCALE = 1e-6                # of the weights, before they are multiplied by it
-TRIALS = 20                          # share of the groups that shows how many threads are faster
+TRIALS = 20                          # one in so many groups shows how many threads are faster
 
 
 class StochasticLoss:

@@ -189,8 +189,3 @@ def follow(path, grid):
         yield path.step(rho1, 1.0 if rho1 == grid[-1] else INNER)
         if path.stopped:
             return
-
-
-def follow_path(train, objective, rho2, grid, theta, make_stop, pool, report, seed=1):
-    """The steps of a Path."""
-    return follow(Path(train, objective, rho2, theta, make_stop, pool, report, seed), grid)

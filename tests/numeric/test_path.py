@@ -11,7 +11,7 @@ from crftool.objectives import ElasticNet, LogLoss
 from crftool.objectives.blockloss import BlockLoss, BlockOptions
 from crftool.trainers import TRAINERS, path
 from crftool.trainers.base import Problem, Stop, count_scale
-from crftool.trainers.path import BlockPath, Path, follow, follow_path, geometric_grid, largest_rho1
+from crftool.trainers.path import BlockPath, Path, follow, geometric_grid, largest_rho1
 
 TIGHT = 1e-9
 L1_TRAINERS = ["working-set", "owl-qn", "cd", "bcd"]         # those that reach the optimum
@@ -27,8 +27,8 @@ def walk(corpus, grid, rho2, name="owl-qn", allowed=None, report=lambda iteratio
     pool, dataset = Pool(), corpus.dataset()
     loss = LogLoss(dataset, corpus.space, corpus.groups, pool, allowed=allowed)
     theta, scale = np.zeros(corpus.F), count_scale(dataset, corpus.space)
-    return [(step, theta.copy()) for step in follow_path(
-        TRAINERS[name].train, loss, rho2, grid, theta, lambda factor: Stop(TIGHT, scale, 2000), pool, report)]
+    return [(step, theta.copy()) for step in follow(
+        Path(TRAINERS[name].train, loss, rho2, theta, lambda factor: Stop(TIGHT, scale, 2000), pool, report), grid)]
 
 
 @pytest.mark.parametrize("begin_label", [False, True])
@@ -199,8 +199,9 @@ def test_every_row_is_an_optimum_to_its_tolerance(name):
     dataset, loss = corpus.dataset(), EnumeratedLoss(corpus)
     theta, scale, seen = np.zeros(corpus.F), count_scale(dataset, corpus.space), []
     grid = geometric_grid(3.0, 0.05, 8)
-    for step in follow_path(TRAINERS[name].train, LogLoss(dataset, corpus.space, corpus.groups, pool), 0.1, grid, theta,
-                            lambda factor: Stop(factor * 1e-4, scale, 2000), pool, lambda iteration: None):
+    walked = Path(TRAINERS[name].train, LogLoss(dataset, corpus.space, corpus.groups, pool), 0.1, theta,
+                  lambda factor: Stop(factor * 1e-4, scale, 2000), pool, lambda iteration: None)
+    for step in follow(walked, grid):
         gradient = loss.gradient(theta) + 0.1 * theta
         pseudo = np.where(theta != 0.0, gradient + step.rho1 * np.sign(theta),
                           np.sign(gradient) * np.maximum(0.0, np.abs(gradient) - step.rho1))
