@@ -27,7 +27,7 @@ DIRECTIVES = {
 
 KERNELS = ["vector", "strings", "keys", "patterns", "scan", "chain", "batches", "pairs", "queries", "viterbi", "scoring",
            "gradient", "history", "proximal", "stochastic", "workspace", "lookup", "combinations", "decoding", "writing", "tagger",
-           "rows", "messages", "parts", "steps", "blocks"]
+           "rows", "messages", "parts", "steps", "blocks", "twins"]
 # The headers that a kernel, or a header of its own, includes: what must be built anew after a change.
 HEADERS = {
     "vector": ["operations", "vector", "vector_body", "products_body"],

@@ -39,7 +39,7 @@ def whole_path(train, loss, make_stop):
     """The same of a path, from the search for its first value on."""
     begun, seen, theta = time.process_time(), [], np.zeros(loss.F)
     grid = geometric_grid(largest_rho1(loss, loss.pool), LAST, LENGTH)
-    *_, last = follow(RhoPath(train, loss, 0.0, theta, make_stop, loss.pool, seen.append), grid)
+    *_, last = follow(RhoPath(train, loss, 0.0, theta, make_stop, loss.pool, seen.append, least=LAST), grid)
     return time.process_time() - begun, len(seen), last.objective
 
 

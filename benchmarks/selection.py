@@ -45,20 +45,22 @@ def first_sentences(source, n, folder):
     return target
 
 
-def points(method, plan, make_lab):
-    """[(features, error, F1, seconds)] of a method."""
-    lab, found = make_lab(), []
+def points(name, method, plan, lab):
+    """[(features, error)] of a method, rising; prints a row for each model as soon as it is scored."""
+    found = []
     for row in METHODS[method](lab, plan).rows():
-        size = row.outcome.active_u + row.outcome.active_b
+        outcome = row.outcome
+        size = outcome.active_u + outcome.active_b
         if size:
-            found.append((size, row.outcome.error, row.outcome.f1, row.outcome.seconds))
+            found.append((size, outcome.error))
+            print(f"{name}\t{size:.0f}\t{outcome.error:.3f}\t{outcome.f1:.2f}\t{outcome.seconds:.1f}", flush=True)
     lab.close()
     return sorted(found)
 
 
 def error_at(found, size):
     """The error of a method at a size, between its models; None outside them."""
-    for (a, error_a, *_), (b, error_b, *_) in zip(found, found[1:]):
+    for (a, error_a), (b, error_b) in zip(found, found[1:]):
         if a <= size <= b:
             share = math.log(size / a) / math.log(b / a) if b > a else 0.0
             return error_a + share * (error_b - error_a)
@@ -101,11 +103,9 @@ def main():
                 Plan(method, None, [options.rho2], numbers=sizes)
             name = f"l1 {algorithm}" if method == "l1" else method
             begun = time.monotonic()
-            curves[name] = points(method, plan, lambda: Lab(
+            curves[name] = points(name, method, plan, Lab(
                 encoder, dataset, dev, labels, threads=options.threads,
                 training=Training(algorithm, options.tolerance)))
-            for size, error, f1, seconds in curves[name]:
-                print(f"{name}\t{size:.0f}\t{error:.3f}\t{f1:.2f}\t{seconds:.1f}")
             print(f"# {name}: {time.monotonic() - begun:.1f} s in all", flush=True)
     for size in sizes:
         errors = {name.split()[0]: error_at(found, size) for name, found in curves.items()}
@@ -114,7 +114,7 @@ def main():
         print(f"# {size} features: " + ", ".join(f"{name} {error:.2f}%" for error, name in ranked)
               + (f"; the paper's order {verdict}" if len(ranked) > 1 else ""))
     if options.page:
-        series = {name: [(size, error, f"{name}: {size:.0f} features, {error:.2f}%") for size, error, *_ in found
+        series = {name: [(size, error, f"{name}: {size:.0f} features, {error:.2f}%") for size, error in found
                          if 2 * size >= min(sizes)] for name, found in curves.items()}
         svg = plot.lines(series, "features", "test error, %", log_x=True)
         Path(options.page).write_text(f'<!DOCTYPE html><meta charset="utf-8"><title>{options.corpus}</title>'

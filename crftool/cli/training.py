@@ -193,10 +193,10 @@ class Job:
             return "interrupted" if requests else None
 
         write_output(b"rho1\tactive_mu\tactive_lambda\tobjective\tdev_error\tdev_f1\tseconds\ttolerance\n")
-        kind, penalty = (BlockPath, self.penalty) if self.by_blocks else (Path, settings.rho2)
-        path = kind(self.trainer.train, objective, penalty, theta,
-                    lambda factor: Stop(factor * stop.tolerance, stop.scale, stop.max_iterations), self.pool, report,
-                    settings.seed)
+        common = (theta, lambda factor: Stop(factor * stop.tolerance, stop.scale, stop.max_iterations), self.pool, report,
+                  settings.seed)
+        path = BlockPath(self.trainer.train, objective, self.penalty, *common) if self.by_blocks else \
+            Path(self.trainer.train, objective, settings.rho2, *common, least=grid[-1])
         for step in follow(path, grid):
             scores = "\t"
             if held_out:

@@ -56,12 +56,10 @@ class Subproblem:
     def __init__(self, dataset, space, groups, columns, allowed=None):
         """`space`, `groups`, `allowed` [F] are those of the larger problem."""
         self.full, self.columns = space, columns
-        used = np.zeros(space.O, bool), np.zeros(space.Ob, bool)
-        present = dataset.bigrams[np.unique(dataset.transition[self._with_transition(dataset, space)])]
-        for which, ids, chosen in ((used[0], dataset.unigrams, columns.unigrams),
-                                   (used[1], present, columns.bigrams)):
-            for k in chosen:
-                which[ids[:, k][ids[:, k] >= 0]] = True
+        used = np.zeros(space.O, bool), seen_bigrams(dataset, space, columns.bigrams)
+        for k in columns.unigrams:
+            ids = dataset.unigrams[:, k]
+            used[0][ids[ids >= 0]] = True
         if allowed is not None:
             mu, lam = space.split(allowed)
             used[0][:] &= mu.any(axis=1)
@@ -74,14 +72,6 @@ class Subproblem:
         self.groups = [group for group in self.groups if group]
         self.dataset = self.encode(dataset)
         self.allowed = None if allowed is None else self.shrink(allowed)
-
-    @staticmethod
-    def _with_transition(dataset, space):
-        """[N] bool: tokens at which bigram observations act."""
-        used = np.ones(dataset.N, bool)
-        if not space.begin_label:
-            used[dataset.offsets[:-1][np.diff(dataset.offsets) > 0]] = False
-        return used
 
     @staticmethod
     def _numbering(used):
@@ -108,6 +98,22 @@ class Subproblem:
         mu, lam = self.full.split(weights)
         return np.concatenate((mu[self.rows[0]].reshape(-1), lam[self.rows[1]].reshape(-1)))
 
+    def write(self, weights, out, before=None):
+        """Let `out`, a vector of the larger problem, be what `expand` gives, but touch only weights that are not
+        zero: those of `before`, which the last call has returned, and those that this one returns."""
+        out[slice(None) if before is None else before] = 0.0
+        active = np.flatnonzero(weights)
+        names = self._names(active)
+        out[names] = weights[active]
+        return names
+
+    def _names(self, weights):
+        """Indices of weights of this problem in the larger one; both rise."""
+        Y, width, cut = self.space.Y, self.space.R * self.space.Y, self.space.O * self.space.Y
+        mu, lam = weights[weights < cut], weights[weights >= cut] - cut
+        return np.concatenate((self.rows[0][mu // Y] * Y + mu % Y,
+                               self.full.O * Y + self.rows[1][lam // width] * width + lam % width))
+
     def expand(self, weights):
         """A vector of this problem in the larger one; zero elsewhere."""
         out = np.zeros(self.full.F, weights.dtype)
@@ -115,6 +121,23 @@ class Subproblem:
         own_mu, own_lam = self.space.split(weights)
         mu[self.rows[0]], lam[self.rows[1]] = own_mu, own_lam
         return out
+
+
+def with_transition(dataset, space):
+    """[N] bool: tokens at which bigram observations act."""
+    acts = np.ones(dataset.N, bool)
+    if not space.begin_label:
+        acts[dataset.offsets[:-1][np.diff(dataset.offsets) > 0]] = False
+    return acts
+
+
+def seen_bigrams(dataset, space, columns=None):
+    """[Ob] bool: bigram observations that act at some token; of some columns, if not of all."""
+    acting = np.bincount(dataset.transition[with_transition(dataset, space)], minlength=len(dataset.bigrams)) > 0
+    ids = dataset.bigrams[acting] if columns is None else dataset.bigrams[acting][:, list(columns)]
+    seen = np.zeros(space.Ob, bool)
+    seen[ids[ids >= 0]] = True
+    return seen
 
 
 def _filled(ids, columns, used):

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from crftool.corpus.subset import Columns, Subproblem
-from crftool.kernels import gradient, pairs as label_pairs, scoring
+from crftool.corpus.subset import Columns, Subproblem, seen_bigrams
+from crftool.kernels import gradient, pairs as label_pairs, scoring, twins
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
 from crftool.objectives.lanes import lanes_of_columns
 from crftool.objectives.stochastic import StochasticLoss
@@ -37,7 +37,7 @@ class LogLoss:
         `allowed` [F] bool: the weights that may become non-zero, if not all; their gradient alone is told."""
         self.dataset, self.space, self.pool = dataset, space, pool
         self.inference, self.constraint, self.groups = inference, constraint, groups
-        self.observed_only = observed_only
+        self.observed_only, self._merged, self._counts = observed_only, False, None
         self.token_errors = 0                        # at the last theta, by the most probable label
         Y, R, C = space.Y, space.R, len(dataset.bigrams)
         self._blocks = self._cut_blocks(dataset.offsets)
@@ -52,7 +52,7 @@ class LogLoss:
         self._observed_bigrams = self._count_bigrams()
         # [F] bool  weights that must stay zero, or None
         self.barred = self._unobserved_weights() if observed_only else None
-        if allowed is not None:
+        if allowed is not None and not allowed.all():
             self.barred = ~allowed if self.barred is None else self.barred | ~allowed
         self._candidates, self._pairs = self._candidate_pairs()
         size = C * Y * Y if self._pairs is None else len(self._pairs)
@@ -67,6 +67,15 @@ class LogLoss:
     def candidates(self):
         """How many weights may become non-zero."""
         return self.F if self.barred is None else self.F - int(np.count_nonzero(self.barred))
+
+    @property
+    def counts(self):
+        """[O]  how often each unigram observation occurs."""
+        if self._counts is None:
+            self._counts = np.zeros(self.space.O, np.int64)
+            for column in self.dataset.unigrams.T:
+                self._counts += np.bincount(column[column >= 0], minlength=self.space.O)
+        return self._counts
 
     @property
     def modes(self):
@@ -162,18 +171,47 @@ class LogLoss:
         np.maximum(lam_out, 0.0, out=lam_out)        # rounding
         return True
 
-    def screened(self, rho1):
+    def screened(self, rho1, theta):
         """This loss without the unigram observations whose weights an l1 penalty keeps at zero: those seen at
-        most rho1 times, since the gradient of a weight is below their number. They keep their place in theta."""
-        data = self.dataset
-        counts = np.zeros(self.space.O, np.int64)
-        for column in data.unigrams.T:
-            counts += np.bincount(column[column >= 0], minlength=self.space.O)
-        kept = np.where(counts > rho1, np.arange(self.space.O, dtype=np.int32), np.int32(-1))
-        if (kept >= 0).all():
+        most rho1 times, since the gradient of a weight is below their number. What weights `theta` has for them,
+        and for bigram observations that are never seen, become zero."""
+        mu, lam = self.space.split(theta)
+        rare = self.counts <= rho1
+        mu[rare] = 0.0
+        lam[~seen_bigrams(self.dataset, self.space)] = 0.0
+        return self._without(rare)
+
+    def merged(self, theta):
+        """This loss with one unigram observation, the first, for all that occur at the same tokens: only the sum
+        of their weights matters to it, and a penalty rho1 |theta| is least where all is one weight's. (One of
+        rho2 / 2 |theta|^2 is not.) The weights that `theta` has for others go to the first."""
+        if self._merged:
             return self
+        mu, _ = self.space.split(theta)
+        kind = twins.kinds(self.dataset.unigrams, self.space.O)
+        first = np.empty(int(kind.max(initial=0)) + 1, np.int32)
+        first[kind[::-1]] = np.arange(self.space.O - 1, -1, -1, dtype=np.int32)      # the last to be written stays
+        other = np.flatnonzero(first[kind] != np.arange(self.space.O))
+        if self.barred is not None:                  # twins that may have other weights are not alike
+            barred, _ = self.space.split(self.barred)
+            other = other[(barred[other] == barred[first[kind[other]]]).all(axis=1)]
+        moved = other[mu[other].any(axis=1)]
+        np.add.at(mu, first[kind[moved]], mu[moved])
+        mu[moved] = 0.0
+        dropped = np.zeros(self.space.O, bool)
+        dropped[other] = True
+        rest = self._without(dropped)
+        rest._merged = True
+        return rest
+
+    def _without(self, dropped):
+        """This loss without some unigram observations [O] bool, which keep their place in theta."""
+        if not dropped.any():
+            return self
+        kept = np.where(dropped, np.int32(-1), np.arange(self.space.O, dtype=np.int32))
         rest = copy.copy(self)                       # it shares the workspaces
-        rest.dataset = replace(data, unigrams=np.append(kept, np.int32(-1))[data.unigrams])      # -1 finds the last
+        rest._counts = None
+        rest.dataset = replace(self.dataset, unigrams=np.append(kept, np.int32(-1))[self.dataset.unigrams])  # -1: the last
         return rest
 
     def stochastic(self):
@@ -188,12 +226,12 @@ class LogLoss:
 
     @staticmethod
     def _cut_blocks(offsets):
-        """Ranges of sequences with about BLOCK_TOKENS tokens each."""
-        blocks, first = [], 0
-        for s in range(1, len(offsets)):
-            if offsets[s] - offsets[first] >= BLOCK_TOKENS or s == len(offsets) - 1:
-                blocks.append((first, s))
-                first = s
+        """Ranges of sequences with at least BLOCK_TOKENS tokens each, but the last."""
+        blocks, first, S = [], 0, len(offsets) - 1
+        while first < S:
+            last = min(S, int(np.searchsorted(offsets, offsets[first] + BLOCK_TOKENS)))
+            blocks.append((first, last))
+            first = last
         return blocks
 
     def _count_bigrams(self):
@@ -254,5 +292,6 @@ class LogLoss:
         if self.barred is not None:
             allowed = allowed & ~self.barred
         sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
-        return sub, LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint,
-                            sub.allowed)
+        loss = LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint, sub.allowed)
+        loss._merged = self._merged
+        return sub, loss

@@ -16,7 +16,7 @@ from crftool.evaluate import Scores, score
 from crftool.kernels.pool import Pool
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
-from crftool.corpus.subset import Columns, Subproblem, fold_of_sequences, take_sequences
+from crftool.corpus.subset import Columns, Subproblem, fold_of_sequences, take_sequences, with_transition
 from crftool.trainers import TRAINERS, default_trainer
 from crftool.trainers.base import Stop, count_scale
 from crftool.trainers.path import Path
@@ -158,9 +158,10 @@ class Lab:
 class Fit:
     """A model in training on one split."""
 
-    def __init__(self, lab, split, pool, columns=None, allowed=None, min_count=1, start=None):
-        """`allowed` [F] bool and `start` [F], initial weights, are of the whole problem."""
-        self.lab, self.split = lab, split
+    def __init__(self, lab, split, pool, columns=None, allowed=None, min_count=1, start=None, least_rho1=0.0):
+        """`allowed` [F] bool and `start` [F], initial weights, are of the whole problem. `least_rho1`: it will be
+        trained with no smaller one."""
+        self.lab, self.split, self._least_rho1 = lab, split, least_rho1
         columns = columns or Columns.all(lab.encoder.template)
         if min_count > 1:
             frequent = frequent_weights(split.train, lab.space, min_count)
@@ -194,7 +195,7 @@ class Fit:
             self._path = Path(
                 TRAINERS[name].train, self.objective, rho2, self.theta,
                 lambda factor: Stop(factor * training.tolerance, self._scale, training.max_iterations), self.pool,
-                lambda iteration: "interrupted" if self.lab.requests else None)
+                lambda iteration: "interrupted" if self.lab.requests else None, least=self._least_rho1)
         self.result = self._path.step(rho1, (tolerance or training.tolerance) / training.tolerance).result
         self.lab.check_requests()
         if not self.result.converged:
@@ -229,11 +230,9 @@ def frequent_weights(dataset, space, min_count):
         counts += np.bincount(column[column >= 0], minlength=space.O)
     mu[counts >= min_count] = True
     counts = np.zeros(space.Ob, np.int64)
-    used = np.ones(dataset.N, bool)
-    if not space.begin_label:
-        used[dataset.offsets[:-1][np.diff(dataset.offsets) > 0]] = False
+    transition = dataset.transition[with_transition(dataset, space)]
     for column in dataset.bigrams.T:
-        rows = column[dataset.transition[used]]
+        rows = column[transition]
         counts += np.bincount(rows[rows >= 0], minlength=space.Ob)
     lam[counts >= min_count] = True
     return allowed

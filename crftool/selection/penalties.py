@@ -17,8 +17,8 @@ class Penalties:
         self.rows_planned = len(plan.rho2) * len(plan.min_counts) * (plan.path if plan.method == "l1" else
                                                                      len(plan.rho1 or [0.0]))
 
-    def _fit(self, dataset, min_count):
-        return Fit(self.lab, Split(dataset, None), self.lab.pool, self.columns, None, min_count)
+    def _fit(self, dataset, min_count, least_rho1=0.0):
+        return Fit(self.lab, Split(dataset, None), self.lab.pool, self.columns, None, min_count, least_rho1=least_rho1)
 
     def _values(self, min_count):
         """The values of rho1, falling."""
@@ -41,15 +41,16 @@ class Penalties:
 
                     def compute():
                         if not fits:
-                            fits.extend(lab.fits(columns=self.columns, min_count=min_count))
+                            fits.extend(lab.fits(columns=self.columns, min_count=min_count, least_rho1=values[-1]))
                         return lab.trained(fits, rho1, rho2, tolerance)
                     setting = Setting(plan.method, rho1, rho2, min_count, lines=plan.lines, tolerance=tolerance)
                     yield Row(setting, lab.remember(setting, compute))
 
     def final(self, setting, dataset=None, scale=1.0):
         """The Fit of a setting on all data; `scale` multiplies penalties, for parts of the data."""
-        fit = self._fit(self.lab.dataset if dataset is None else dataset, setting.min_count)
-        fit.train(scale * setting.rho1, scale * setting.rho2)
+        rho1 = scale * setting.rho1
+        fit = self._fit(self.lab.dataset if dataset is None else dataset, setting.min_count, rho1)
+        fit.train(rho1, scale * setting.rho2)
         return fit
 
     def chosen(self, setting, dataset, scale):

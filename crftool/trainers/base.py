@@ -26,10 +26,11 @@ class Problem:
     f(theta) = loss(theta) + rho1 |theta|_1 + rho2 / 2 |theta|^2
     """
 
-    def __init__(self, objective, penalty, pool, seed=1, checkpoints=None, secant=None):
+    def __init__(self, objective, penalty, pool, seed=1, checkpoints=None, secant=None, known=None):
         """`seed`: of the random choices of a trainer that makes some. `secant`: (s [F], y [F]), a step that led
-        to the start and how it changed the smooth gradient, for trainers that can learn from it."""
-        self.objective, self.penalty, self.seed, self.secant = objective, penalty, seed, secant
+        to the start and how it changed the smooth gradient, for trainers that can learn from it. `known`:
+        (Evaluation, gradient [F]) at the start, if they are known; for the first look at it, before weights move."""
+        self.objective, self.penalty, self.seed, self.secant, self.known = objective, penalty, seed, secant, known
         self.checkpoints = checkpoints or Checkpoints()
         self.vectors = Vectors(pool, objective.F)
         self.F = objective.F
@@ -161,6 +162,9 @@ def count_scale(dataset, space):
 
 def start_evaluation(problem, theta, grad):
     """f at the start, which must be finite."""
+    if problem.known is not None:
+        (evaluation, grad[:]), problem.known = problem.known, None
+        return evaluation
     evaluation = problem.evaluate(theta, grad)
     if math.isnan(evaluation.value):
         raise NumericError("the scores of the initial weights are out of range; start from zero weights")

@@ -52,7 +52,7 @@ def geometric_grid(largest, smallest, n):
 
 
 class _Walk:
-    """What goes from optimum to optimum: `theta`, in place."""
+    """What goes from optimum to optimum: `theta`."""
 
     def __init__(self, train, objective, theta, make_stop, pool, report, seed):
         self._train, self._objective, self._pool, self._seed = train, objective, pool, seed
@@ -68,6 +68,9 @@ class _Walk:
 class Path(_Walk):
     """Optima for one rho1 after the other, from `theta` on and in place.
 
+    What no step of the path can want is left out from the start: observations too rare for its last rho1, and,
+    without an l2 penalty, those that occur just where others do (LogLoss.screened, merged).
+
     Between neighbouring values few weights change from zero, so each training sees only those that may: the
     non-zero ones, and by the sequential strong rule (Tibshirani et al. 2012) those with
 
@@ -81,12 +84,18 @@ class Path(_Walk):
     the gradient tell a quasi-Newton method, from its start, the curvature that matters most.
     """
 
-    def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1):
+    def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1, least=0.0):
         """`train`: a trainer (crftool.trainers.base), `report` its callback. `make_stop(factor)` gives each
-        training its own Stop, with `factor` times the tolerance. `seed`: of trainers that make random choices."""
-        super().__init__(train, objective, theta, make_stop, pool, report, seed)
+        training its own Stop, with `factor` times the tolerance. `seed`: of trainers that make random choices.
+        `least`: no rho1 of the path is smaller."""
+        loss = (objective.merged(theta) if rho2 == 0.0 else objective).screened(least, theta)
+        self._sub, loss = loss.restricted(np.ones(loss.F, bool))         # to what still occurs
+        self._result = theta
+        super().__init__(train, loss, self._sub.shrink(theta), make_stop, pool, report, seed)
         self._rho2 = rho2
+        self._written = None                         # where the caller's theta is not zero
         self._grad = None                            # [F]  of the smooth part, at theta
+        self._now = None                             # the Evaluation there, for the rho1 of that time
         self._last = np.inf                          # rho1 of the last optimum
         self._before = None                          # the optimum before it: where not zero, weights, gradient [F]
 
@@ -103,7 +112,7 @@ class Path(_Walk):
                 self._grad = self._before = None
                 break
             self._grad = np.empty(problem.F)
-            problem.evaluate(self.theta, self._grad)
+            self._now = problem.evaluate(self.theta, self._grad), rho1
             pseudo, stop = np.empty(problem.F), self._make_stop(self._factor)
             norm, _ = problem.vectors.pseudo_gradient(self.theta, self._grad, rho1, pseudo)
             missing = (pseudo != 0.0) & ~allowed
@@ -111,6 +120,7 @@ class Path(_Walk):
                 break
             allowed |= self._whole_observations(missing)
         self._last = rho1
+        self._written = self._sub.write(self.theta, self._result, self._written)
         mu, lam = self._objective.space.split(self.theta)
         return PathStep(rho1, int(np.count_nonzero(mu)), int(np.count_nonzero(lam)), result.iteration.objective,
                         self._make_stop(factor).tolerance, time.monotonic() - begun, result)
@@ -121,12 +131,14 @@ class Path(_Walk):
             return None
         if self._grad is None:
             self._grad = np.empty(problem.F)
-            start_evaluation(problem, self.theta, self._grad)
+            self._now = start_evaluation(problem, self.theta, self._grad), rho1
             if not self.theta.any():                 # which is optimal for this rho1 and above
                 self._last = float(np.abs(self._grad).max(initial=0.0))
         size = np.abs(self._grad)
         bound = max(2.0 * rho1 - self._last, LEAST_BOUND * rho1)
-        allowed = (size >= min(bound, float(size.max(initial=0.0)))) | (self.theta != 0.0)
+        allowed = (size >= min(bound, float(size.max(initial=0.0))))
+        self._objective.space.split(allowed)[0][self._objective.counts <= rho1] = False
+        allowed |= self.theta != 0.0
         allowed[np.argmax(size)] = True              # a problem has at least one weight
         allowed = self._whole_observations(allowed)
         return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None
@@ -158,10 +170,17 @@ class Path(_Walk):
         sub, objective = self._objective.restricted(allowed)
         theta = sub.shrink(self.theta)
         secant = secant and tuple(map(sub.shrink, secant))
-        problem = Problem(objective, problem.penalty, self._pool, self._seed, secant=secant)
+        known = secant and (self._value_now(problem.penalty), sub.shrink(self._grad))
+        problem = Problem(objective, problem.penalty, self._pool, self._seed, secant=secant, known=known)
         result = self._train(problem, theta, self._make_stop(self._factor), self._listen)
         self.theta[:] = sub.expand(theta)
         return result
+
+
+    def _value_now(self, penalty):
+        """The Evaluation at theta under a penalty with another rho1."""
+        now, rho1 = self._now
+        return replace(now, value=now.value + (penalty.rho1 - rho1) * float(np.abs(self.theta).sum()))
 
 
 class BlockPath(_Walk):

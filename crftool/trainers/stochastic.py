@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from crftool.errors import NumericError
+from crftool.kernels import proximal
 from crftool.trainers.base import Iteration, Result, conclude, resume
 
 SAMPLE = 24_000                      # tokens of the sequences that the first step is tried on
@@ -34,7 +35,7 @@ class Descent:
 
     def __init__(self, problem, theta, saved=None):
         """`saved`: the state to go on from."""
-        self.problem, self.theta = problem, theta
+        self.problem, self.theta, problem.known = problem, theta, None
         self._loss, self._penalty = problem.objective.stochastic(), problem.penalty
         self._random = np.random.default_rng(problem.seed)
         self._S = self._loss.dataset.S
@@ -128,7 +129,7 @@ class Descent:
         paid = None if self._paid is None else np.zeros(len(theta), np.float32)
         loss.descend(theta, learned, np.full(n, eta), penalty.rho2 / self._S, penalty.rho1 / self._S, paid)
         value, failed, _ = loss.descend(theta, judged, np.zeros(len(judged)))
-        value += len(judged) / self._S * penalty.value(float(np.abs(theta).sum()), float(theta @ theta))
+        value += len(judged) / self._S * penalty.value(float(np.abs(theta).sum()), proximal.dot(theta, theta))
         return math.inf if failed or not math.isfinite(value) else value
 
 

@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import random
+import sys
 
 import numpy as np
 import pytest
+from brute_force import random_corpus
 from test_block_descent import paired
 from test_trainers import small_corpus
 
@@ -15,7 +17,7 @@ from crftool.model import container
 from crftool.model.weights import SparseWeights
 from crftool.objectives import BlockLoss, ElasticNet, LogLoss
 from crftool.objectives.blockloss import BlockOptions
-from crftool.trainers import TRAINERS, working_set
+from crftool.trainers import TRAINERS
 from crftool.trainers.base import Problem, Stop, count_scale
 from crftool.trainers.checkpoint import KIND, Checkpoints, Saved
 
@@ -88,11 +90,15 @@ def test_stopped_after_every_iteration(tmp_path, name, rho1, rho2):
     assert run.bits == whole.bits and told == whole.told[:len(told)] and len(told) >= len(whole.told) - 1
 
 
-def test_steps_on_parts(tmp_path, monkeypatch):
-    """The working set with a look at the whole problem at every third step only."""
-    monkeypatch.setattr(working_set, "MOST_ROWS", 1.0)
-    monkeypatch.setattr(working_set, "MOST_STEPS", 3)
-    test_stopped_after_any_iteration(tmp_path, "working-set", 0.2, 0.1)
+@pytest.mark.parametrize("rho2", [0.0, 0.1])
+def test_screened_and_merged(tmp_path, monkeypatch, rho2):
+    """The working set without observations that are rare, or occur where others do."""
+    corpus = random_corpus(np.random.default_rng(5), [4, 3, 5] * 4, 3, K=2, rows=16)
+    theta, pool = np.zeros(corpus.F), Pool(1)
+    loss = LogLoss(corpus.dataset(), corpus.space, corpus.groups, pool)
+    assert loss.screened(1.0, theta) is not loss and loss.merged(theta) is not loss
+    monkeypatch.setattr(sys.modules[__name__], "small_corpus", lambda *_, **__: corpus)
+    test_stopped_after_any_iteration(tmp_path, "working-set", 1.0, rho2)
 
 
 @EACH

@@ -21,7 +21,7 @@ from crftool.kernels.transitions import Constraint
 from crftool.kernels.vector import cpu_levels
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
-from crftool.trainers import TRAINERS, default_trainer, working_set
+from crftool.trainers import TRAINERS, default_trainer
 from crftool.trainers.base import Problem, Stop, count_scale
 
 BEGIN = pytest.mark.parametrize("begin_label", [False, True], ids=["plain", "begin"])
@@ -150,29 +150,24 @@ def test_every_algorithm_gives_the_same_bits(algorithm, rho1):
     assert (other.theta.tobytes() != runs[0].theta.tobytes()) == random
 
 
-@pytest.fixture
-def always_parts(monkeypatch):
-    """Let the working set look at the whole problem rarely, even where that is cheap."""
-    monkeypatch.setattr(working_set, "MOST_ROWS", 1.0)
-    monkeypatch.setattr(working_set, "MOST_STEPS", 3)
-
-
 @BEGIN
 @pytest.mark.parametrize("Kb", [0, 2])
-def test_steps_on_parts_come_to_the_optimum(always_parts, Kb, begin_label):
+def test_screened_problems_come_to_the_optimum(Kb, begin_label):
+    """Some observations occur once or twice, some never."""
     for seed in SEEDS:
-        corpus = random_corpus(np.random.default_rng([seed, Kb]), [4, 3, 2] * 4, 3, K=2, Kb=Kb, rows=6,
+        corpus = random_corpus(np.random.default_rng([seed, Kb]), [4, 3, 2] * 4, 3, K=2, Kb=Kb, rows=12,
                                begin_label=begin_label)
-        loss, training = EnumeratedLoss(corpus), Training(corpus, 0.7, 0.1, algorithm="working-set")
-        best = proximal_gradient(loss, 0.7, 0.1)
+        loss, training = EnumeratedLoss(corpus), Training(corpus, 2.0, 0.1, algorithm="working-set")
+        best = proximal_gradient(loss, 2.0, 0.1)
         assert training.result.converged, training.result.reason
         np.testing.assert_allclose(training.theta, best, atol=1e-5)
-        assert_zeros(loss, training.theta, best, 0.7, 0.1)
+        assert_zeros(loss, training.theta, best, 2.0, 0.1)
 
 
-def test_steps_on_parts_give_the_same_bits(always_parts):
-    corpus = random_corpus(np.random.default_rng(9), [7, 3, 11, 2] * 10, 4, rows=8)
-    runs = [Training(corpus, 0.4, 0.3, 1e-6, threads=threads, algorithm="working-set") for threads in (1, 2, 3)]
+@pytest.mark.parametrize("rho2", [0.0, 0.3])
+def test_screened_problems_give_the_same_bits(rho2):
+    corpus = random_corpus(np.random.default_rng(9), [7, 3, 11, 2] * 10, 4, rows=80)
+    runs = [Training(corpus, 2.0, rho2, 1e-6, threads=threads, algorithm="working-set") for threads in (1, 2, 3)]
     assert len({run.theta.tobytes() for run in runs}) == 1
 
 
@@ -274,6 +269,18 @@ def test_start_does_not_matter(rho1):
     cold, warm = Training(corpus, rho1, 0.5), Training(corpus, rho1, 0.5, theta=start)
     assert warm.result.converged
     np.testing.assert_allclose(warm.theta, cold.theta, atol=1e-5)
+
+
+@BEGIN
+@pytest.mark.parametrize("rho1", [0.4, 2.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_start_with_weights_of_rare_observations(seed, rho1, begin_label):
+    """Those that screening leaves out, and those that never occur, are zero at the end."""
+    corpus = random_corpus(np.random.default_rng(seed), [4, 3, 2] * 3, 3, K=2, Kb=2, rows=12, begin_label=begin_label)
+    start = np.random.default_rng(seed).normal(size=corpus.F)
+    training, loss = Training(corpus, rho1, 0.1, theta=start, algorithm="working-set"), EnumeratedLoss(corpus)
+    assert training.result.converged, training.result.reason
+    np.testing.assert_allclose(training.theta, proximal_gradient(loss, rho1, 0.1), atol=1e-5)
 
 
 @pytest.mark.parametrize("rho1", [0.0, 0.4])
@@ -532,11 +539,3 @@ def test_two_sentences(tmp_path, solved_by_hand):
     chains = corpus.chains(best)
     np.testing.assert_allclose(decoded.marginals, np.concatenate([c.token_marginals() for c in chains]), atol=1e-6)
     np.testing.assert_allclose(np.sort(theta), np.sort(best), atol=1e-6)       # the ids differ, the weights don't
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 65_536, 65_537, 200_001])
-def test_single_precision_in_place(n):
-    """The curvature of working-set is converted within its own memory."""
-    x = np.random.default_rng(n).normal(size=n)
-    expected = x.astype(np.float32)
-    assert working_set._in_single_precision(x).tobytes() == expected.tobytes()
