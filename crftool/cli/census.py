@@ -1,5 +1,6 @@
 """What `learn` is about to do, and whether it fits into memory."""
 
+import math
 import os
 import time
 from dataclasses import dataclass
@@ -66,8 +67,20 @@ def give_back_memory():
         pass
 
 
-def estimate_memory(encoder, dataset, bytes_per_weight, by_blocks=False):
-    """Bytes that training will take at its peak."""
+def memory_of_weights(trainer, encoder, dataset, settings):
+    """Bytes that `learn` takes for weights, and for what trainers keep with each. Those that cannot matter under an
+    l1 penalty (LogLoss.screened, merged) are left out by some; the rest is then a problem of its own."""
+    from crftool.trainers.path import BYTES_PER_WEIGHT
+
+    space, per_weight = encoder.space, trainer.bytes_per_weight + BYTES_PER_WEIGHT * bool(settings.path)
+    rare = int((encoder.unigrams.counts <= settings.rho1).sum()) * space.Y
+    if not settings.path and not (trainer.screens and (rare or settings.rho2 == 0.0)):
+        return space.F * (per_weight + 8 * bool(settings.dev))
+    return space.F * (8 + 8 * bool(settings.dev)) + (space.F - rare) * per_weight + dataset.unigrams.nbytes
+
+
+def estimate_memory(encoder, dataset, weights, by_blocks=False):
+    """Bytes that training will take at its peak, of which `weights` for weights."""
     space = encoder.space
     tables = sum(len(table) * (4 * table.width + 24) for kind in (encoder.unigrams, encoder.bigrams)
                  for table in kind.tables)
@@ -77,14 +90,12 @@ def estimate_memory(encoder, dataset, bytes_per_weight, by_blocks=False):
     if by_blocks:                                    # memory follows the active weights
         from crftool.objectives.blockloss import memory
         return INTERPRETER + dataset.nbytes + tables + values + memory(dataset, space)
-    return INTERPRETER + dataset.nbytes + tables + values + lattice + space.F * bytes_per_weight
+    return INTERPRETER + dataset.nbytes + tables + values + lattice + weights
 
 
 def estimate_seconds(algorithm, encoder, dataset, settings, threads, dev_tokens=0):
     """Seconds that training may take: work times the speed of this machine. Right to a factor of 2 to 3 at best,
     because nobody knows the number of iterations before."""
-    import math
-
     Y, tokens = encoder.space.Y, dataset.N + dev_tokens
     passes = PASSES.get(algorithm, OTHER_PASSES) * math.log(min(0.1, settings.tolerance)) / math.log(USUAL_TOLERANCE)
     if settings.path:

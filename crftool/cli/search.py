@@ -123,7 +123,7 @@ class Job:
         side_by_side = min(self.threads, jobs)
         kept = 32 * (given.folds or 1)                # weights, two gradients and mask of every fold
         per_weight = bytes_per_weight * side_by_side + kept
-        estimate = census.estimate_memory(self.encoder, self.dataset, per_weight)
+        estimate = census.estimate_memory(self.encoder, self.dataset, per_weight * self.encoder.space.F)
         limit = None if given.max_memory is None else parse_size(given.max_memory)
         census.check_memory(self.encoder, estimate, limit, per_weight)
 

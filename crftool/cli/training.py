@@ -38,7 +38,8 @@ class Job:
         self._read()
         per_weight = self.trainer.bytes_per_weight + 8 * bool(settings.dev)
         forecast = census.Forecast(
-            census.estimate_memory(self.encoder, self.dataset, per_weight, self.by_blocks),
+            census.estimate_memory(self.encoder, self.dataset, census.memory_of_weights(
+                self.trainer, self.encoder, self.dataset, settings), self.by_blocks),
             census.estimate_seconds(self.algorithm, self.encoder, self.dataset, settings, self.pool.threads,
                                     self.held_out.data.N if self.held_out else 0))
         if self.dry_run:

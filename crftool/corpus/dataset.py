@@ -70,6 +70,28 @@ class Dataset:
     def nbytes(self):
         return sum(array.nbytes for array in self._arrays() if array is not None)
 
+    def acting(self, begin_label):
+        """[N] bool: the tokens at which bigram observations act."""
+        acts = np.ones(self.N, bool)
+        if not begin_label:
+            acts[self.offsets[:-1][np.diff(self.offsets) > 0]] = False
+        return acts
+
+    def count_unigrams(self, space):
+        """[O] int64: how often each unigram observation occurs."""
+        counts = np.zeros(space.O, np.int64)
+        for column in self.unigrams.T:
+            counts += np.bincount(column[column >= 0], minlength=space.O)
+        return counts
+
+    def count_bigrams(self, space, columns=None):
+        """[Ob] int64: how often each bigram observation acts; those of some columns, if not of all."""
+        counts = np.zeros(space.Ob, np.int64)
+        times = np.bincount(self.transition[self.acting(space.begin_label)], minlength=len(self.bigrams))
+        for column in self.bigrams.T if columns is None else self.bigrams.T[list(columns)]:
+            np.add.at(counts, column[column >= 0], times[column >= 0])
+        return counts
+
     def digest(self):
         """A hash of all that a training can see of it."""
         return digest(*self._arrays())

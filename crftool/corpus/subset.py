@@ -56,7 +56,7 @@ class Subproblem:
     def __init__(self, dataset, space, groups, columns, allowed=None):
         """`space`, `groups`, `allowed` [F] are those of the larger problem."""
         self.full, self.columns = space, columns
-        used = np.zeros(space.O, bool), seen_bigrams(dataset, space, columns.bigrams)
+        used = np.zeros(space.O, bool), dataset.count_bigrams(space, columns.bigrams) > 0
         for k in columns.unigrams:
             ids = dataset.unigrams[:, k]
             used[0][ids[ids >= 0]] = True
@@ -98,6 +98,12 @@ class Subproblem:
         mu, lam = self.full.split(weights)
         return np.concatenate((mu[self.rows[0]].reshape(-1), lam[self.rows[1]].reshape(-1)))
 
+    def shrink_at(self, where, values):
+        """`shrink` of a vector that is zero but for `values` at `where`."""
+        weights = np.zeros(self.full.F)
+        weights[where] = values
+        return self.shrink(weights)
+
     def write(self, weights, out, before=None):
         """Let `out`, a vector of the larger problem, be what `expand` gives, but touch only weights that are not
         zero: those of `before`, which the last call has returned, and those that this one returns."""
@@ -121,23 +127,6 @@ class Subproblem:
         own_mu, own_lam = self.space.split(weights)
         mu[self.rows[0]], lam[self.rows[1]] = own_mu, own_lam
         return out
-
-
-def with_transition(dataset, space):
-    """[N] bool: tokens at which bigram observations act."""
-    acts = np.ones(dataset.N, bool)
-    if not space.begin_label:
-        acts[dataset.offsets[:-1][np.diff(dataset.offsets) > 0]] = False
-    return acts
-
-
-def seen_bigrams(dataset, space, columns=None):
-    """[Ob] bool: bigram observations that act at some token; of some columns, if not of all."""
-    acting = np.bincount(dataset.transition[with_transition(dataset, space)], minlength=len(dataset.bigrams)) > 0
-    ids = dataset.bigrams[acting] if columns is None else dataset.bigrams[acting][:, list(columns)]
-    seen = np.zeros(space.Ob, bool)
-    seen[ids[ids >= 0]] = True
-    return seen
 
 
 def _filled(ids, columns, used):

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from crftool.corpus.subset import Columns, Subproblem, seen_bigrams
+from crftool.corpus.subset import Columns, Subproblem
 from crftool.kernels import gradient, pairs as label_pairs, scoring, twins
 from crftool.kernels.transitions import chain_memory, chain_of_blocks
 from crftool.objectives.lanes import lanes_of_columns
@@ -72,9 +72,7 @@ class LogLoss:
     def counts(self):
         """[O]  how often each unigram observation occurs."""
         if self._counts is None:
-            self._counts = np.zeros(self.space.O, np.int64)
-            for column in self.dataset.unigrams.T:
-                self._counts += np.bincount(column[column >= 0], minlength=self.space.O)
+            self._counts = self.dataset.count_unigrams(self.space)
         return self._counts
 
     @property
@@ -176,9 +174,10 @@ class LogLoss:
         most rho1 times, since the gradient of a weight is below their number. What weights `theta` has for them,
         and for bigram observations that are never seen, become zero."""
         mu, lam = self.space.split(theta)
-        rare = self.counts <= rho1
-        mu[rare] = 0.0
-        lam[~seen_bigrams(self.dataset, self.space)] = 0.0
+        rare, never = self.counts <= rho1, self.dataset.count_bigrams(self.space) == 0
+        if theta.any():                              # memory of zeros that are not touched costs nothing
+            mu[rare] = 0.0
+            lam[never] = 0.0
         return self._without(rare)
 
     def merged(self, theta):

@@ -16,7 +16,7 @@ from crftool.evaluate import Scores, score
 from crftool.kernels.pool import Pool
 from crftool.model.weights import TrainedWeights
 from crftool.objectives import ElasticNet, LogLoss
-from crftool.corpus.subset import Columns, Subproblem, fold_of_sequences, take_sequences, with_transition
+from crftool.corpus.subset import Columns, Subproblem, fold_of_sequences, take_sequences
 from crftool.trainers import TRAINERS, default_trainer
 from crftool.trainers.base import Stop, count_scale
 from crftool.trainers.path import Path
@@ -225,14 +225,6 @@ def frequent_weights(dataset, space, min_count):
     """[F] bool: the weights of observations that occur at least min_count times (learn's --min-count)."""
     allowed = np.zeros(space.F, bool)
     mu, lam = space.split(allowed)
-    counts = np.zeros(space.O, np.int64)
-    for column in dataset.unigrams.T:
-        counts += np.bincount(column[column >= 0], minlength=space.O)
-    mu[counts >= min_count] = True
-    counts = np.zeros(space.Ob, np.int64)
-    transition = dataset.transition[with_transition(dataset, space)]
-    for column in dataset.bigrams.T:
-        rows = column[transition]
-        counts += np.bincount(rows[rows >= 0], minlength=space.Ob)
-    lam[counts >= min_count] = True
+    mu[dataset.count_unigrams(space) >= min_count] = True
+    lam[dataset.count_bigrams(space) >= min_count] = True
     return allowed

@@ -13,11 +13,12 @@ class Trainer:
     allows_l1: bool
     bytes_per_weight: int            # what it keeps in memory for each weight, theta included
     by_blocks: bool = False          # works on a BlockLoss, and takes theta as SparseWeights
+    screens: bool = False            # leaves out what an l1 penalty keeps at zero, and works on what is left
 
 
 TRAINERS = {
     "hybrid": Trainer(hybrid.train, False, hybrid.BYTES_PER_WEIGHT),
-    "working-set": Trainer(working_set.train, True, working_set.BYTES_PER_WEIGHT),
+    "working-set": Trainer(working_set.train, True, working_set.BYTES_PER_WEIGHT, screens=True),
     "l-bfgs": Trainer(lbfgs.train, False, lbfgs.BYTES_PER_WEIGHT),
     "owl-qn": Trainer(owlqn.train, True, owlqn.BYTES_PER_WEIGHT),
     "sgd": Trainer(stochastic.train, False, stochastic.BYTES_PER_WEIGHT),

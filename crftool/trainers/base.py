@@ -154,9 +154,7 @@ def evaluate_again(problem, theta, grad):
 def count_scale(dataset, space):
     """The size of the feature counts: 2-norm of the counts of the unigram observations (whatever their
     label) and of one more per token, for templates without unigrams."""
-    counts = np.zeros(space.O)
-    for column in dataset.unigrams.T:
-        counts += np.bincount(column[column >= 0], minlength=space.O)
+    counts = dataset.count_unigrams(space).astype(float)
     return float(np.sqrt(np.sum(counts * counts) + dataset.N)) or 1.0
 
 

@@ -17,6 +17,7 @@ from crftool.trainers.base import Problem, Result, Stop, start_evaluation
 
 LEAST_BOUND = 0.5                    # share of rho1 below which a gradient is never taken for a sign of life
 LARGEST_SHARE = 0.5                  # of the weights that it pays to cut out
+BYTES_PER_WEIGHT = 4 * 8             # theta, two gradients and their absolute values, of what is not left out from the start
 INNER = 5.0                          # times the tolerance that is asked for will do on the way to the last rho1
 
 
@@ -40,7 +41,7 @@ def largest_rho1(objective, pool):
         return block_descent.train(nothing, SparseWeights(objective.space), Stop(0.0, 1.0, 0), lambda _: None).iteration.violation
     grad = np.empty(objective.F)
     start_evaluation(Problem(objective, ElasticNet(0.0, 0.0), pool), np.zeros(objective.F), grad)
-    return float(np.abs(grad).max(initial=0.0))
+    return max(float(grad.max(initial=0.0)), -float(grad.min(initial=0.0)))
 
 
 def geometric_grid(largest, smallest, n):
@@ -113,10 +114,8 @@ class Path(_Walk):
                 break
             self._grad = np.empty(problem.F)
             self._now = problem.evaluate(self.theta, self._grad), rho1
-            pseudo, stop = np.empty(problem.F), self._make_stop(self._factor)
-            norm, _ = problem.vectors.pseudo_gradient(self.theta, self._grad, rho1, pseudo)
-            missing = (pseudo != 0.0) & ~allowed
-            if self.stopped or not result.converged or norm <= stop.tolerance * stop.scale or not missing.any():
+            missing = self._missing(problem, rho1, allowed)
+            if self.stopped or not result.converged or not missing.any():
                 break
             allowed |= self._whole_observations(missing)
         self._last = rho1
@@ -143,6 +142,12 @@ class Path(_Walk):
         allowed = self._whole_observations(allowed)
         return allowed if np.count_nonzero(allowed) < LARGEST_SHARE * len(allowed) else None
 
+    def _missing(self, problem, rho1, allowed):
+        """[F] bool: weights that should have been allowed; none where the pseudo-gradient of all is small enough."""
+        pseudo, stop = np.empty(problem.F), self._make_stop(self._factor)
+        norm, _ = problem.vectors.pseudo_gradient(self.theta, self._grad, rho1, pseudo)
+        return ~allowed & (pseudo != 0.0) & (norm > stop.tolerance * stop.scale)
+
     def _whole_observations(self, chosen):
         """[F] bool: all weights of the observations with a chosen one. They cost nothing: inference works on
         all labels of an observation at once."""
@@ -151,17 +156,17 @@ class Path(_Walk):
         return chosen
 
     def _secant(self):
-        """(s, y) [F]: the step to this optimum from the one before, and its change of the gradient; y only where s
-        is not zero. Without such a step both are zero."""
-        s, y, here = np.zeros(len(self.theta)), np.zeros(len(self.theta)), np.flatnonzero(self.theta)
+        """(where, s, y): the step to this optimum from the one before, where either is not zero, and its change of the
+        gradient there. Without such a step it is nowhere."""
+        here = np.flatnonzero(self.theta)
+        where, s, y = np.empty(0, np.int64), np.empty(0), np.empty(0)
         if self._before is not None:
             there, values, grad = self._before
-            s[here] = self.theta[here]
-            s[there] -= values
-            moved = np.union1d(here, there)
-            y[moved] = self._grad[moved] - grad[moved]
+            where = np.union1d(here, there)
+            s, y = self.theta[where], self._grad[where] - grad[where]
+            s[np.searchsorted(where, there)] -= values
         self._before = here, self.theta[here], self._grad
-        return s, y
+        return where, s, y
 
     def _run(self, problem, allowed, secant):
         """The Result of a training of the allowed weights."""
@@ -169,13 +174,15 @@ class Path(_Walk):
             return self._train(problem, self.theta, self._make_stop(self._factor), self._listen)
         sub, objective = self._objective.restricted(allowed)
         theta = sub.shrink(self.theta)
-        secant = secant and tuple(map(sub.shrink, secant))
-        known = secant and (self._value_now(problem.penalty), sub.shrink(self._grad))
+        known = None
+        if secant is not None:
+            where, *values = secant
+            secant = tuple(sub.shrink_at(where, part) for part in values)
+            known = self._value_now(problem.penalty), sub.shrink(self._grad)
         problem = Problem(objective, problem.penalty, self._pool, self._seed, secant=secant, known=known)
         result = self._train(problem, theta, self._make_stop(self._factor), self._listen)
         self.theta[:] = sub.expand(theta)
         return result
-
 
     def _value_now(self, penalty):
         """The Evaluation at theta under a penalty with another rho1."""

@@ -59,12 +59,13 @@ class Model:
             np.isfinite(array).all() for array in (self._curvature, self._s, self._y, self._shs, self._sy)))
 
     def admit(self, where, curvature):
-        """Take in new candidates; they did not move in the past, and what they saw of it is not known."""
+        """Take in new candidates, with their `curvature` [F]; they did not move in the past, and what they saw of
+        it is not known."""
         new = np.setdiff1d(where, self.ever, assume_unique=True)
         if len(new):
             at = np.searchsorted(self.ever, new)
             self.ever = np.insert(self.ever, at, new)
-            self._curvature = np.insert(self._curvature, at, curvature(new))
+            self._curvature = np.insert(self._curvature, at, curvature[new])
             self._s, self._y = (np.insert(vectors, at, 0.0, axis=1) for vectors in (self._s, self._y))
 
     def remember(self, s, y):
@@ -148,21 +149,24 @@ def _candidates(problem, theta, grad):
 
 
 def _descend(problem, theta, stop, report, number):
-    grad, model, curvature = np.empty(problem.F), Model(), None
+    grad, model = np.empty(problem.F), Model()
     saved = resume(PHASE, problem, stop)
     if saved is None:
+        curvature = _curvature(problem, theta, grad)             # before the gradient needs its memory
         now = start_evaluation(problem, theta, grad)
+        if problem.secant is not None:
+            s, y = problem.secant
+            model.admit(np.flatnonzero(s), curvature)
+            model.remember(s[model.ever], y[model.ever])
     else:
         saved.fill("theta", theta)
         model.restore(saved, problem.F)
         number = saved.count("number")
-        if "diagonal" in saved:
-            curvature = saved.array("diagonal", np.float32, (problem.F,)).copy()
+        curvature = saved.array("diagonal", np.float32, (problem.F,)).copy()
         now = evaluate_again(problem, theta, grad)
 
     def state():
-        diagonal = {} if curvature is None else {"diagonal": curvature}
-        return {"theta": theta, **diagonal, **model.state()}
+        return {"theta": theta, "diagonal": curvature, **model.state()}
 
     while True:
         where, norm, violation = _candidates(problem, theta, grad)
@@ -170,13 +174,7 @@ def _descend(problem, theta, stop, report, number):
         result = conclude(iteration, stop, report, problem, PHASE, state)
         if result is not None:
             return result
-        if curvature is None:
-            curvature = _curvature(problem, theta)
-            if problem.secant is not None:
-                s, y = problem.secant
-                model.admit(np.flatnonzero(s), lambda new: curvature[new])
-                model.remember(s[model.ever], y[model.ever])
-        model.admit(where, lambda new: curvature[new])
+        model.admit(where, curvature)
         before, gradient = theta[model.ever], grad[model.ever]
         now = _search(problem, theta, grad, model, where, now.value)
         if now is None:
@@ -186,13 +184,13 @@ def _descend(problem, theta, stop, report, number):
         number += 1
 
 
-def _curvature(problem, theta):
-    """[F]  the diagonal that the model starts from; a little more, for weights that see no curvature yet"""
-    curvature = np.empty(problem.F)
-    if problem.objective.inference == "log" or not problem.objective.curvature(theta, curvature):
-        curvature[:] = 1.0
-    curvature += problem.penalty.rho2 + LEAST_CURVATURE
-    return curvature.astype(np.float32)
+def _curvature(problem, theta, work):
+    """[F] float32  the diagonal that the model starts from; a little more, for weights that see no curvature yet.
+    `work` [F] is written to."""
+    if problem.objective.inference == "log" or not problem.objective.curvature(theta, work):
+        work[:] = 1.0
+    work += problem.penalty.rho2 + LEAST_CURVATURE
+    return work.astype(np.float32)
 
 
 def _search(problem, theta, grad, model, where, value):
