@@ -28,18 +28,19 @@ from crftool.trainers.path import Path as RhoPath, follow, geometric_grid, large
 LAST, LENGTH = 1.0, 20
 
 
-def scratch(train, loss, make_stop):
+def scratch(trainer, loss, make_stop):
     """(processor seconds, Iterations, objective) of one training."""
     begun, seen, theta = time.process_time(), [], np.zeros(loss.F)
-    result = train(Problem(loss, ElasticNet(LAST, 0.0), loss.pool), theta, make_stop(1.0), seen.append)
+    result = trainer.train(Problem(loss, ElasticNet(LAST, 0.0), loss.pool), theta, make_stop(1.0), seen.append)
     return time.process_time() - begun, len(seen), result.iteration.objective
 
 
-def whole_path(train, loss, make_stop):
+def whole_path(trainer, loss, make_stop):
     """The same of a path, from the search for its first value on."""
     begun, seen, theta = time.process_time(), [], np.zeros(loss.F)
     grid = geometric_grid(largest_rho1(loss, loss.pool), LAST, LENGTH)
-    *_, last = follow(RhoPath(train, loss, 0.0, theta, make_stop, loss.pool, seen.append, least=LAST), grid)
+    *_, last = follow(RhoPath(trainer.train, loss, 0.0, theta, make_stop, loss.pool, seen.append, least=LAST,
+                            merge=trainer.screens), grid)
     return time.process_time() - begun, len(seen), last.objective
 
 
@@ -67,7 +68,7 @@ def main():
     print("algorithm\twhat\tseconds\titerations\tobjective\tratio")
     for name in options.algorithms.split(","):
         for _ in range(options.rounds):
-            one, path = (measure(TRAINERS[name].train, loss, make_stop) for measure in (scratch, whole_path))
+            one, path = (measure(TRAINERS[name], loss, make_stop) for measure in (scratch, whole_path))
             for what, found, ratio in (("scratch", one, 1.0), ("path", path, path[0] / one[0])):
                 print(f"{name}\t{what}\t{found[0]:.2f}\t{found[1]}\t{found[2]:.4f}\t{ratio:.2f}", flush=True)
 

@@ -24,6 +24,18 @@ def check_writable(path):
         os.unlink(file.name)
 
 
+def check_distinct(outputs, inputs):
+    """Raise if a file would be written over what is read, or over another output; None stands for none."""
+    taken = {os.path.realpath(path): f"is read as {what}" for what, path in inputs.items() if path and path != "-"}
+    for what, path in outputs.items():
+        target = path and os.path.realpath(path)
+        if not path or os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
+            continue
+        if target in taken:
+            raise CrftoolError(f"{path}: {taken[target]}, and would be overwritten by {what}; name another file")
+        taken[target] = f"is {what} already"
+
+
 def write_atomically(path, pieces):
     """Write a file so that `path` holds the old content or the new, never part of it."""
     target = os.path.realpath(path)

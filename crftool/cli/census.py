@@ -134,7 +134,8 @@ def _shown(line):
     return line.text.decode("utf-8", "replace")
 
 
-def check_memory(encoder, estimate, limit, bytes_per_weight):
+def check_memory(encoder, estimate, limit, bytes_per_weight,
+                 instead="or use --rho1 with -a bcd, which keeps only non-zero weights"):
     """Refuse work that cannot fit, naming what costs most and what would help."""
     room = limit if limit is not None else available_memory()
     if room is None or estimate <= room:
@@ -144,6 +145,7 @@ def check_memory(encoder, estimate, limit, bytes_per_weight):
     fields = " the fields of a B line cost most: each of its observations has a weight for every pair of labels;" * any(
         line.text[:1] in b"B*" and line.fields and weights > encoder.space.F // 3 for line, _, weights in costs)
     raise ResourceError(
-        f"training needs about {estimate / MEGABYTE:.0f} MB but {room / MEGABYTE:.0f} MB are free; "
+        f"training needs about {estimate / MEGABYTE:.0f} MB but {room / MEGABYTE:.0f} MB are "
+        f"{'free' if limit is None else 'allowed'}; "
         f"the costliest templates: {shown};{fields} drop or shorten one, or raise --min-count, "
-        "or use --rho1 with -a bcd, which keeps only non-zero weights, or raise --max-memory if you know better")
+        f"{instead}, or raise --max-memory if you know better")

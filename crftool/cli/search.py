@@ -3,13 +3,12 @@
 import json
 import shlex
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import click
 
 from crftool.cli.options import available_cores, chosen_inference, find_template, parse_size, write_output
 from crftool.cli.progress import RowProgress, duration, graceful_interrupts, reading_bar, say
-from crftool.cli.select import WRAPPERS
+from crftool.cli.select import FILTERS, WRAPPERS
 from crftool.errors import CrftoolError
 
 
@@ -19,6 +18,8 @@ class Job:
     def __init__(self, given):
         """`given`: the options, by name."""
         self.given, self.quiet, self.rows = given, given.quiet, []
+        self.final = None                             # what the model trained on all data has: {score: number}
+        self.empty = None                             # the error of a choice that leaves nothing, told at the end
         self.longer = False                           # whether --conjunctions has found a line
         self.threads = given.threads or available_cores()
         self.inference = chosen_inference(given.inference, given.log_domain)
@@ -45,8 +46,10 @@ class Job:
                 self.chosen = lab.best(self.rows, given.one_se)
                 if given.stability:
                     stability = self._repeat()
-                if given.output or given.report or given.write_template and self.chosen.setting.lines is None:
+                if given.output or given.report or given.share or \
+                        given.write_template and self.chosen.setting.lines is None:
                     fit = self._final(stability)
+                    self.final = self._scores_of(fit)
             except Interrupted:
                 interrupted = True
             finally:
@@ -64,6 +67,8 @@ class Job:
             raise click.exceptions.Exit(INTERRUPTED)
         if not given.state:
             self.known.remove()
+        if self.empty:
+            raise self.empty
 
     # Before -----------------------------------------------------------------------------------------------
 
@@ -73,16 +78,21 @@ class Job:
         from crftool.corpus.rules import read_rules
         from crftool.corpus.reader import read_bytes
         from crftool.corpus.template import Template
-        from crftool.files import check_writable
+        from crftool.files import check_distinct, check_writable
         from crftool.phrases import has_phrases
+        from crftool.selection.state import refuse_old
 
         given = self.given
-        outputs = [given.output, given.write_template, given.report]
-        self.state_path = given.state or next((f"{path}.state" for path in outputs if path), None)
-        for path in (*outputs, self.state_path):
-            if path:
-                check_writable(path)
+        outputs = {"-o": given.output, "--write-template": given.write_template, "--report": given.report}
+        self.state_path = given.state or next((f"{path}.state" for path in outputs.values() if path), None)
+        outputs["--state"] = self.state_path
         path = find_template(given.template)
+        check_distinct(outputs, {"TEMPLATE": path, "TRAIN": given.train, "--dev": given.dev, "--constrain": given.constrain})
+        for target in outputs.values():
+            if target:
+                check_writable(target)
+        if self.state_path and not given.resume:
+            refuse_old(self.state_path)
         self.compiled = Template(read_bytes(path), path)
         for warning in self.compiled.warnings:
             say(f"warning: {warning}")
@@ -98,6 +108,8 @@ class Job:
         self.constraint = make_constraint(self.rules, self.encoder.labels, given.constrain)
         if self.constraint is not None:
             check_labels(self.constraint, self.dataset, self.encoder.labels, given.train)
+        if given.stability and self.dataset.S < 2:
+            raise CrftoolError(f"{given.train}: --stability draws halves of the sequences, but there is only one")
         self._check_lines()
         self._check_memory()
         self._say(f"{self.dataset.S} sequences, {self.dataset.N} tokens, {len(self.encoder.labels)} labels, "
@@ -125,7 +137,7 @@ class Job:
         per_weight = bytes_per_weight * side_by_side + kept
         estimate = census.estimate_memory(self.encoder, self.dataset, per_weight * self.encoder.space.F)
         limit = None if given.max_memory is None else parse_size(given.max_memory)
-        census.check_memory(self.encoder, estimate, limit, per_weight)
+        census.check_memory(self.encoder, estimate, limit, per_weight, "or use --lines")
 
     def _check_lines(self):
         from crftool.selection.wrappers import template_lines
@@ -139,6 +151,7 @@ class Job:
     def _join_lines(self, requests):
         """--conjunctions: a longer template, and the data read with it."""
         from crftool.cli import INTERRUPTED
+        from crftool.files import write_atomically
         from crftool.selection.conjunctions import add_lines
         from crftool.selection.features import default_batch
         from crftool.selection.lab import Interrupted
@@ -163,7 +176,10 @@ class Job:
                           + ("taken" if found.accepted else "not taken"))
                 template = found.template if found.accepted else template
         except Interrupted:
-            say("interrupted before the first row")
+            kept = template is not first and given.write_template
+            if kept:
+                write_atomically(kept, [template.text])
+            say("interrupted before the first row" + (f"; {kept} holds the lines found so far" if kept else ""))
             raise click.exceptions.Exit(INTERRUPTED) from None
         self.longer = template is not first
         self._load(template)
@@ -184,7 +200,8 @@ class Job:
                "constrain": self.rules.decode("utf-8", "replace")}
         self.known = State(self.state_path, fingerprint(self.compiled, self.dataset, self.dev_data, job))
         if given.resume:
-            self.known.load(self.encoder.space.F)
+            if not self.known.load(self.encoder.space.F):
+                self._say(f"{self.state_path}: no search has left anything here; beginning anew")
         return self.known
 
     def _lab(self, requests, memory=None):
@@ -197,9 +214,13 @@ class Job:
     def _plan(self):
         from crftool.selection.rows import Plan
 
+        from crftool.selection.features import default_numbers
+
         given = self.given
-        candidates = self._candidates()
-        numbers = None
+        self.candidates = {min_count: self._candidates(min_count) for min_count in given.min_count}
+        candidates = self.candidates[given.min_count[0]]
+        numbers = default_numbers(candidates) if given.method in FILTERS else \
+            [candidates] if given.method == "induce" else None
         if given.number:
             numbers = sorted({max(1, round(n * candidates)) if isinstance(n, float) else n for n in given.number})
             if numbers[-1] > candidates:
@@ -210,7 +231,7 @@ class Job:
                     given.retrain, tuple(sorted(set(given.lines))) if given.lines else None, given.path,
                     over=given.over, beam=given.beam, steps=given.steps, batch=given.batch, seed=given.seed)
 
-    def _candidates(self):
+    def _candidates(self, min_count):
         """How many features there are to choose from; an error if none."""
         from crftool.corpus.subset import Columns, Subproblem
         from crftool.objectives import LogLoss
@@ -219,22 +240,21 @@ class Job:
         given = self.given
         space, groups = self.encoder.space, self.encoder.unigrams.groups()
         columns = Columns.of_lines(self.compiled, given.lines) if given.lines else Columns.all(self.compiled)
-        least = min(given.min_count)
-        allowed = frequent_weights(self.dataset, space, least) if least > 1 else None
+        allowed = frequent_weights(self.dataset, space, min_count) if min_count > 1 else None
         sub = Subproblem(self.dataset, space, groups, columns, allowed)
         F = sub.space.F
         if given.features == "observed":
             F = LogLoss(sub.dataset, sub.space, sub.groups, self.lab.pool, True).candidates
         if not F:
-            raise CrftoolError(f"{self.compiled.path}: no feature is left to choose from; lower --min-count, or use "
-                               "more lines")
+            raise CrftoolError(f"{self.compiled.path}: no feature is left to choose from with --min-count {min_count}; "
+                               "lower it, or use more lines")
         return F
 
     # The search -------------------------------------------------------------------------------------------
 
-    def _common(self, tolerance=None):
-        """The words of the command that all rows share; `tolerance`: if a row has its own."""
-        given = SimpleNamespace(**{**vars(self.given), "tolerance": tolerance or self.given.tolerance})
+    def _common(self):
+        """The words of the command that all rows share."""
+        given = self.given
         words = ["--dev", given.dev] if given.dev else ["--folds", str(given.folds)]
         for name, plain in (("by", "error"), ("algorithm", "auto"), ("features", "all"), ("tolerance", 1e-4),
                             ("max_iterations", 10_000), ("seed", 1), ("constrain", None), ("conjunctions", None)):
@@ -255,7 +275,7 @@ class Job:
             for row in self.searcher.rows():
                 self.rows.append(row)
                 if not given.as_json:
-                    write_output("\t".join(row.cells(self._common)).encode() + b"\n")
+                    write_output("\t".join(row.cells(self._common())).encode() + b"\n")
                 outcome = row.outcome
                 progress.row(f"{row.setting} error={outcome.error:.2f}% F1={outcome.f1:.2f} "
                              f"active={outcome.active_u + outcome.active_b:.0f}")
@@ -273,31 +293,40 @@ class Job:
             def told(run, features):
                 self.known.add_set(key, run, features)
                 progress.row(f"subsample {run + 1}: {len(features)} features")
-            return stability.repeat(self.searcher, self.chosen.setting, given.stability, given.seed,
-                                    self.known.sets(key), told)
+            return stability.repeat(self.searcher, self.chosen.setting, self.candidates[self.chosen.setting.min_count],
+                                    given.stability, given.seed, self.known.sets(key), told)
         finally:
             progress.close()
 
     def _final(self, stability):
-        """The Fit of what was chosen, on all data."""
+        """The Fit of what was chosen, on all data; None if that is nothing."""
         given = self.given
         setting = self.chosen.setting
         if not given.share:
             return self.searcher.final(setting)
-        from crftool.selection.lab import Fit, Split
+        from crftool.selection.lab import Fit
 
         allowed = stability.frequency >= given.share - 1e-9
         if not allowed.any():
-            raise CrftoolError(f"--share {given.share:g}: no feature was chosen that often; lower it")
-        fit = Fit(self.lab, Split(self.dataset, None), self.lab.pool, self.searcher.columns, allowed)
+            self.empty = CrftoolError(f"--share {given.share:g}: no feature was chosen that often; lower it")
+            return None
+        fit = Fit(self.lab, self.lab.whole(), self.lab.pool, self.searcher.columns, allowed)
         fit.train(setting.rho1, setting.rho2)
         return fit
+
+    def _scores_of(self, fit):
+        """{score: number} of the model trained on all data; with folds its size alone."""
+        if fit is None:
+            return None
+        scores = dict(zip(("active_u", "active_b"), fit.active))
+        if self.given.dev:
+            counts, _ = fit.score()
+            scores |= {"error": counts.token_error, "f1": counts.f1}
+        return scores
 
     # After ------------------------------------------------------------------------------------------------
 
     def _write(self, fit, stability):
-        from crftool.corpus.subset import encoder_of_lines
-
         given = self.given
         setting, outcome = self.chosen.setting, self.chosen.outcome
         self._say(f"chosen: {setting.method} {setting}: error {outcome.error:.2f}%, F1 {outcome.f1:.2f}, "
@@ -305,13 +334,23 @@ class Job:
         if stability is not None:
             self._say(f"stability over {given.stability} halves: Jaccard {stability.jaccard:.3f}, Kuncheva "
                       f"{stability.kuncheva:.3f}")
-        self._say(f"again: {self._again()}")
+        if self.final:
+            self._say("trained on all of TRAIN: "
+                      + ("error {error:.2f}%, F1 {f1:.2f}, " * bool(given.dev)
+                         + "{active_u} + {active_b} weights").format(**self.final))
+        self._say(f"again: {self._again(fit)}")
         if given.as_json:
-            write_output(json.dumps(self._summary(stability)).encode() + b"\n")
+            write_output(json.dumps(self._summary(fit, stability)).encode() + b"\n")
+        if fit is not None:
+            self._write_model(fit, stability)
         if given.write_template and (setting.lines or fit is not None):
             self._write_template(fit)
-        if fit is None:
-            return
+
+    def _write_model(self, fit, stability):
+        """The model, and the page about it."""
+        from crftool.corpus.subset import encoder_of_lines
+
+        given, setting = self.given, self.chosen.setting
         encoder = encoder_of_lines(self.encoder, setting.lines) if setting.lines else self.encoder
         if given.output:
             from crftool.model import Model
@@ -325,7 +364,7 @@ class Job:
                      f"{self.encoder.space.F:,} features; scored "
                      + (f"on {given.dev}." if given.dev else f"by cross-validation, {given.folds} folds."))
             write_atomically(given.report, [page(
-                f"crftool select: {given.template} on {given.train}", facts, self.rows, self.chosen, self._again(),
+                f"crftool select: {given.template} on {given.train}", facts, self.rows, self.chosen, self._again(fit),
                 encoder, fit.weights(), stability, given.by).encode("utf-8", "replace")])
 
     def _write_template(self, fit):
@@ -337,7 +376,9 @@ class Job:
         lines = self.chosen.setting.lines or \
             active_lines(self.compiled, self.dataset, self.encoder.space, fit.weights())
         if not lines:
-            raise CrftoolError(f"{given.write_template}: the chosen model is empty, so is its template; lower --rho1")
+            self.empty = CrftoolError(f"{given.write_template}: the chosen model is empty, so is its template; lower "
+                                      + ("--delta" if self.chosen.setting.delta is not None else "--rho1"))
+            return
         write_atomically(given.write_template, [self._template_head() + template_of_lines(self.compiled, lines)])
 
     def _template_head(self):
@@ -365,8 +406,8 @@ class Job:
                 "setting": str(setting), "seed": given.seed, "train": self.dataset.digest(),
                 "stopped": fit.result.reason if fit.result else "nothing to train"}
 
-    def _again(self):
-        """The `learn` command of what was chosen; or that of `select`, where learn cannot do it."""
+    def _again(self, fit):
+        """The `learn` command of the chosen model; or that of `select`, where learn cannot do it."""
         given = self.given
         setting = self.chosen.setting
         if setting.method in ("l1", "grid", *WRAPPERS) and not given.share:
@@ -374,24 +415,29 @@ class Job:
             words = ["--rho1", repr(setting.rho1), "--rho2", repr(setting.rho2)]
             if setting.min_count > 1:
                 words += ["--min-count", str(setting.min_count)]
-        elif given.output and not (setting.method == "threshold" and not setting.retrain):
+        elif given.output and fit is not None and not (setting.method == "threshold" and not setting.retrain):
             template = given.write_template if self.longer else given.template
             words = ["--only", given.output, "--rho1", repr(setting.rho1), "--rho2", repr(setting.rho2)]
         else:
             template = None
         if template is None:
-            return self.chosen.cells(self._common)[-1]
-        for name, plain in (("algorithm", "auto"), ("features", "all"), ("constrain", None)):
+            more = ["--stability", str(given.stability), "--share", f"{given.share:g}"] if given.share else []
+            return f"{self.chosen.cells(self._common())[-1]} {shlex.join([*more, '-o', 'MODEL'])}"
+        for name, plain in (("algorithm", "auto"), ("features", "all"), ("constrain", None), ("max_iterations", 10_000)):
             if getattr(given, name) != plain:
-                words += ["--" + name, str(getattr(given, name))]
+                words += ["--" + name.replace("_", "-"), str(getattr(given, name))]
+        if self.inference != "auto":
+            words += ["--inference", self.inference]
         words += ["--tolerance", f"{given.tolerance:g}"] + ["--begin-label"] * given.begin_label
         return shlex.join(["crftool", "learn", *words, template, given.train, "MODEL"])
 
-    def _summary(self, stability):
+    def _summary(self, fit, stability):
         """What --json prints."""
-        summary = {"rows": [row.to_dict(self._common) for row in self.rows],
-                   "chosen": self.chosen.to_dict(self._common),
-                   "again": self._again()}
+        common = self._common()
+        summary = {"rows": [row.to_dict(common) for row in self.rows], "chosen": self.chosen.to_dict(common),
+                   "again": self._again(fit)}
+        if self.final:
+            summary["final"] = self.final
         if stability is not None:
             from crftool.corpus.names import Names
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import click
+from click.core import ParameterSource
 
 from crftool.cli.options import constrain_option, inference_options, threads_option
 
@@ -96,9 +97,9 @@ class Numbers(click.ParamType):
               help="Repeat the choice of features on B halves of the data, with penalties halved, and tell "
                    "how much the choices agree; --json and --report tell how often each feature was chosen.")
 @click.option("--share", type=click.FloatRange(0.0, 1.0, min_open=True), metavar="X",
-              help="With --stability: keep the features that this share of the runs chose.")
+              help="With --stability: the model keeps the features that this share of the runs chose.")
 @click.option("-a", "--algorithm", metavar="NAME", default="auto", show_default=True,
-              help="How to train, as in learn.")
+              help="How to train, by the names of learn.")
 @click.option("--features", type=click.Choice(["all", "observed"]), default="all", show_default=True,
               help="As in learn: every label for an observation, or only those it was seen with.")
 @click.option("--begin-label", is_flag=True, help="As in learn: let B templates act at the first token too.")
@@ -119,14 +120,16 @@ class Numbers(click.ParamType):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of the table.")
 @click.option("--state", metavar="FILE", help="Where scores are kept for --resume.  [default: beside the output, until "
                                               "it is written]")
-@click.option("--resume", is_flag=True, help="Go on where an interrupted search has stopped.")
+@click.option("--resume", is_flag=True, help="Go on where an interrupted search has stopped. (Rounds of "
+                                             "--conjunctions begin anew.)")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 def command(**options):
     """Choose features, templates and penalties.
 
     Trains models that TEMPLATE and TRAIN allow, scores each on --dev or by cross-validation, and prints a
     table: method, setting, non-zero weights of U and of B templates, token error, F1, seconds, and the
-    command that gives this row again. Files are as in `crftool learn`.
+    command that gives this row again (with others, if a path of rho1 led to it). Files are as in
+    `crftool learn`.
 
     The chosen model is trained on all of TRAIN. What is chosen, and how to train it with `crftool learn`,
     is said at the end. Ctrl-C keeps what was found; with --resume the search goes on.
@@ -134,6 +137,7 @@ def command(**options):
     from crftool.cli.search import Job
 
     _check(options)
+    _check_method(options)
     if not options["dev"] and not options["folds"]:
         options["folds"] = DEFAULT_FOLDS
     Job(SimpleNamespace(**options)).run()
@@ -146,15 +150,11 @@ def _check(options):
         raise click.UsageError("--dev and --folds are two ways to score; give one of them.")
     if options["one_se"] and options["by"] == "f1" and options["dev"]:
         raise click.UsageError("--one-se with --by f1 needs --folds, to know the standard error.")
-    if options["number"] and not features:
-        raise click.UsageError(f"--number does not apply to {method}.")
-    if options["delta"] and (method != "threshold" or options["number"]):
-        raise click.UsageError("--delta applies to threshold, without --number.")
-    if options["retrain"] and method != "threshold":
-        raise click.UsageError("--retrain applies to threshold; other methods train what they keep anyway.")
+    if options["delta"] and options["number"]:
+        raise click.UsageError("--delta and --number are two ways to cut; give one of them.")
     if options["conjunctions"]:
-        if method != "induce" or not options["dev"]:
-            raise click.UsageError("--conjunctions applies to induce, with --dev: lines are chosen on all of TRAIN.")
+        if not options["dev"]:
+            raise click.UsageError("--conjunctions needs --dev: lines are chosen on all of TRAIN.")
         if options["lines"] or options["train"] == "-":
             raise click.UsageError("--conjunctions reads TRAIN again for every line and takes all of TEMPLATE; give a "
                                    "file, and leave out --lines.")
@@ -175,6 +175,23 @@ def _check(options):
     _check_algorithm(options["algorithm"], method == "l1" or any(options["rho1"] or ()))
     if options["resume"] and not any(options[name] for name in ("state", "output", "write_template", "report")):
         raise click.UsageError("--resume needs --state, or the output beside which the state was kept.")
+
+
+# What only some methods look at.
+OPTIONS_OF = {"path": ("l1",), "batch": ("induce",), "over": WRAPPERS, "beam": ("beam",), "steps": ("anneal",),
+              "number": (*FILTERS, "threshold", "induce"), "delta": ("threshold",), "retrain": ("threshold",),
+              "conjunctions": ("induce",)}
+
+
+def _check_method(options):
+    """Options that the method does not look at."""
+    context, method = click.get_current_context(), options["method"]
+    for name, methods in OPTIONS_OF.items():
+        if method not in methods and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} does not apply to --method {method}, but to {', '.join(methods)}.")
+    if options["algorithm"] in ("cd", "bcd") and (method in (*FILTERS, "induce") or options["retrain"] or options["share"]):
+        raise click.UsageError(f"-a {options['algorithm']} trains all weights of an observation, not a choice of them; "
+                               "take another algorithm.")
 
 
 def _check_algorithm(name, l1):

@@ -75,17 +75,19 @@ class Job:
         from crftool.corpus.reader import read_bytes
         from crftool.corpus.rules import read_rules
         from crftool.corpus.template import Template
-        from crftool.files import check_writable, remove_leftovers
+        from crftool.files import check_distinct, check_writable, remove_leftovers
         from crftool.model import Model
 
         settings = self.settings
+        path = find_template(self.template)
+        check_distinct({"MODEL": self.model, "--log-json": self.log_json, "--checkpoint": self.keeper.path},
+                       {"TEMPLATE": path, "TRAIN": self.train, "--dev": settings.dev, "--constrain": settings.constrain})
         check_writable(self.model)
         if self.keeper.resumes:                      # the run before may have been killed while it wrote the model
             remove_leftovers(self.model)
         if self.log_json:
             check_writable(self.log_json)
         self.keeper.open()
-        path = find_template(self.template)
         template = Template(read_bytes(path), path)
         for warning in template.warnings:
             say(f"warning: {warning}")
@@ -173,10 +175,13 @@ class Job:
         import numpy as np
 
         from crftool.model import SparseWeights
+        from crftool.objectives.logloss import unobserved_weights
 
         if self.initial is None:
             return SparseWeights(self.encoder.space) if self.by_blocks else np.zeros(objective.F)
         theta, carried = self.initial.initial_weights(self.encoder)
+        if self.settings.features == "observed":
+            theta[unobserved_weights(self.dataset, self.encoder.space)] = 0.0
         self._say(f"{self.settings.init}: {carried} observations carried over")
         return SparseWeights.from_dense(self.encoder.space, theta) if self.by_blocks else theta
 
@@ -197,7 +202,7 @@ class Job:
         common = (theta, lambda factor: Stop(factor * stop.tolerance, stop.scale, stop.max_iterations), self.pool, report,
                   settings.seed)
         path = BlockPath(self.trainer.train, objective, self.penalty, *common) if self.by_blocks else \
-            Path(self.trainer.train, objective, settings.rho2, *common, least=grid[-1])
+            Path(self.trainer.train, objective, settings.rho2, *common, least=grid[-1], merge=self.trainer.screens)
         for step in follow(path, grid):
             scores = "\t"
             if held_out:

@@ -49,9 +49,9 @@ class LogLoss:
         self._lam = np.empty((C, R * Y))             # bigram scores of each transition
         self._psi = chain_memory(C, Y)               # exp of them, and transposed
         self._lanes = lanes_of_columns(groups, 2 * pool.threads)
-        self._observed_bigrams = self._count_bigrams()
+        self._observed_bigrams = count_label_pairs(dataset, space)
         # [F] bool  weights that must stay zero, or None
-        self.barred = self._unobserved_weights() if observed_only else None
+        self.barred = unobserved_weights(dataset, space) if observed_only else None
         if allowed is not None and not allowed.all():
             self.barred = ~allowed if self.barred is None else self.barred | ~allowed
         self._candidates, self._pairs = self._candidate_pairs()
@@ -233,38 +233,6 @@ class LogLoss:
             first = last
         return blocks
 
-    def _count_bigrams(self):
-        """(indices, counts) of the label pairs seen with each bigram observation."""
-        data, Y, R = self.dataset, self.space.Y, self.space.R
-        follows = np.ones(data.N, bool)
-        follows[data.offsets[:-1][np.diff(data.offsets) > 0]] = False
-        tokens = np.flatnonzero(follows)
-        found = []
-        for observation in data.bigrams.T:                               # one B template after the other
-            rows = observation[data.transition[tokens]].astype(np.int64)
-            index = (rows * R + data.labels[tokens - 1]) * Y + data.labels[tokens]
-            found.append(index[rows >= 0])
-        if not found:
-            return np.empty(0, np.int64), np.empty(0)
-        where, counts = np.unique(np.concatenate(found), return_counts=True)
-        return where, counts.astype(float)
-
-    def _unobserved_weights(self):
-        """[F] bool: weights of observations never seen with the label or label pair."""
-        barred = np.ones(self.F, bool)
-        mu, lam = self.space.split(barred)
-        data = self.dataset
-        for column in data.unigrams.T:
-            seen = column >= 0
-            mu[column[seen], data.labels[seen]] = False
-        lam.reshape(-1)[self._observed_bigrams[0]] = False
-        if self.space.begin_label:
-            first = data.offsets[:-1][np.diff(data.offsets) > 0]
-            for observation in data.bigrams.T:
-                rows = observation[data.transition[first]]
-                lam[rows[rows >= 0], self.space.Y, data.labels[first][rows >= 0]] = False
-        return barred
-
     def _candidate_pairs(self):
         """(bounds [C + 1], pairs [n][2]): the label pairs that some observation of a transition may weigh;
         (None, None) if these are many."""
@@ -291,6 +259,39 @@ class LogLoss:
         if self.barred is not None:
             allowed = allowed & ~self.barred
         sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
-        loss = LogLoss(sub.dataset, sub.space, sub.groups, self.pool, False, self.inference, self.constraint, sub.allowed)
+        loss = LogLoss(sub.dataset, sub.space, sub.groups, self.pool, self.observed_only, self.inference,
+                       self.constraint, sub.allowed)
         loss._merged = self._merged
         return sub, loss
+
+
+def count_label_pairs(data, space):
+    """(indices into lam, counts) of the label pairs seen with each bigram observation."""
+    follows = np.ones(data.N, bool)
+    follows[data.offsets[:-1][np.diff(data.offsets) > 0]] = False
+    tokens = np.flatnonzero(follows)
+    found = []
+    for observation in data.bigrams.T:                                   # one B template after the other
+        rows = observation[data.transition[tokens]].astype(np.int64)
+        index = (rows * space.R + data.labels[tokens - 1]) * space.Y + data.labels[tokens]
+        found.append(index[rows >= 0])
+    if not found:
+        return np.empty(0, np.int64), np.empty(0)
+    where, counts = np.unique(np.concatenate(found), return_counts=True)
+    return where, counts.astype(float)
+
+
+def unobserved_weights(data, space):
+    """[F] bool: weights of observations never seen with the label or label pair."""
+    barred = np.ones(space.F, bool)
+    mu, lam = space.split(barred)
+    for column in data.unigrams.T:
+        seen = column >= 0
+        mu[column[seen], data.labels[seen]] = False
+    lam.reshape(-1)[count_label_pairs(data, space)[0]] = False
+    if space.begin_label:
+        first = data.offsets[:-1][np.diff(data.offsets) > 0]
+        for observation in data.bigrams.T:
+            rows = observation[data.transition[first]]
+            lam[rows[rows >= 0], space.Y, data.labels[first][rows >= 0]] = False
+    return barred

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from crftool.selection import filters
-from crftool.selection.lab import Fit, Split
+from crftool.selection.lab import Fit
 from crftool.selection.rows import Row, Setting
 from crftool.corpus.subset import Columns, Subproblem
 
@@ -73,18 +73,17 @@ class Filter(_Features):
 
     def rows(self):
         lab, F = self.lab, self.lab.space.F
-        rankings, fits = [], []
+        rankings = []
         for number in self.numbers:
             def compute():
                 if not rankings:
                     rankings.extend(lab.map(lambda split, pool: self._ranking(split.train), lab.splits))
 
                 def work(i, pool):
-                    start = fits[i].weights() if fits else None      # the smaller set's weights
-                    fit = Fit(lab, lab.splits[i], pool, self.columns, mask_of(F, rankings[i][:number]), start=start)
+                    fit = Fit(lab, lab.splits[i], pool, self.columns, mask_of(F, rankings[i][:number]))
                     fit.train(self.rho1, self.rho2)
                     return fit
-                fits[:] = lab.map(work, range(len(lab.splits)))
+                fits = lab.map(work, range(len(lab.splits)))
                 return lab.outcome(lab.map(lambda fit, pool: fit.score(), fits), fits)
             setting = self._setting(number=number)
             yield Row(setting, lab.remember(setting, compute))
@@ -94,7 +93,7 @@ class Filter(_Features):
 
     def final(self, setting):
         lab = self.lab
-        fit = Fit(lab, Split(lab.dataset, None), lab.pool, self.columns, self.chosen(setting, lab.dataset, 1.0))
+        fit = Fit(lab, lab.whole(), lab.pool, self.columns, self.chosen(setting, lab.dataset, 1.0))
         fit.train(setting.rho1, setting.rho2)
         return fit
 
@@ -135,7 +134,7 @@ class Threshold(_Features):
 
     def final(self, setting, dataset=None, scale=1.0):
         lab = self.lab
-        fit = Fit(lab, Split(lab.dataset if dataset is None else dataset, None), lab.pool, self.columns)
+        fit = Fit(lab, lab.whole(dataset), lab.pool, self.columns)
         fit.train(scale * setting.rho1, scale * setting.rho2)
         return self._cut(fit, setting, lab.pool)
 
@@ -186,7 +185,7 @@ class Induction(_Features):
 
     def final(self, setting, dataset=None, scale=1.0):
         lab = self.lab
-        inducer = Inducer(self, Split(lab.dataset if dataset is None else dataset, None), lab.pool, scale)
+        inducer = Inducer(self, lab.whole(dataset), lab.pool, scale)
         return inducer.grow_to(setting.number)
 
     def chosen(self, setting, dataset, scale):

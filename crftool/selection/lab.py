@@ -52,7 +52,7 @@ class Training:
 @dataclass(frozen=True)
 class Split:
     train: object                    # Dataset
-    test: object                     # Dataset
+    test: object                     # Dataset, or None
 
 
 class Lab:
@@ -77,7 +77,7 @@ class Lab:
                                  take_sequences(dataset, np.flatnonzero(fold == k))) for k in range(folds)]
         else:
             self.splits = [Split(dataset, dev)]
-        self.folds = folds
+        self.folds, self._dev = folds, dev
 
     def close(self):
         self.pool.close()
@@ -95,6 +95,10 @@ class Lab:
         for future in futures:
             future.exception()                       # all have ended before the first error is raised
         return [future.result() for future in futures]
+
+    def whole(self, dataset=None):
+        """The Split that learns from all training data, or from this part of them."""
+        return Split(self.dataset if dataset is None else dataset, self._dev)
 
     def fits(self, **arguments):
         """A Fit for each split."""
@@ -195,7 +199,8 @@ class Fit:
             self._path = Path(
                 TRAINERS[name].train, self.objective, rho2, self.theta,
                 lambda factor: Stop(factor * training.tolerance, self._scale, training.max_iterations), self.pool,
-                lambda iteration: "interrupted" if self.lab.requests else None, least=self._least_rho1)
+                lambda iteration: "interrupted" if self.lab.requests else None, least=self._least_rho1,
+                merge=TRAINERS[name].screens)
         self.result = self._path.step(rho1, (tolerance or training.tolerance) / training.tolerance).result
         self.lab.check_requests()
         if not self.result.converged:

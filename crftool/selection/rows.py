@@ -23,6 +23,7 @@ class Setting:
     lines: tuple | None = None       # template lines in use; None is all of them
     batch: int | None = None         # features induced at a time
     tolerance: float | None = None   # of training, if not that of all rows
+    path: tuple | None = None        # all values of rho1 that are trained for one after the other, this one among them
 
     @property
     def key(self):
@@ -46,10 +47,15 @@ class Setting:
         return " ".join(parts)
 
     def options(self):
-        """The options of `crftool select` that try this setting alone."""
+        """The options of `crftool select` that try this setting: alone, or with its path, since a model begins where
+        the one before has ended."""
         # A set of templates that a search has met is tried again as it is.
-        method = "grid" if self.method in WRAPPERS or self.method == "l1" else self.method
-        words = ["--method", method, "--rho1", repr(self.rho1), "--rho2", repr(self.rho2)]
+        words = ["--method", "grid" if self.method in WRAPPERS else self.method]
+        if self.method == "l1":
+            words += ["--path", str(len(self.path)), "--rho1", repr(self.path[-1])]
+        else:
+            words += ["--rho1", ",".join(map(repr, self.path or (self.rho1,)))]
+        words += ["--rho2", repr(self.rho2)]
         if self.min_count > 1:
             words += ["--min-count", str(self.min_count)]
         if self.number is not None:
@@ -74,16 +80,17 @@ class Row:
     outcome: Outcome
 
     def cells(self, common):
-        """The cells of the table; `common(tolerance)`: the words of the command that all rows share."""
+        """The cells of the table; `common`: the words of the command that all rows share."""
         outcome = self.outcome
         return (self.setting.method, str(self.setting), f"{outcome.active_u:.10g}", f"{outcome.active_b:.10g}",
                 f"{outcome.error:.4f}", f"{outcome.f1:.4f}", f"{outcome.seconds:.2f}",
-                shlex.join(["crftool", "select", *self.setting.options(), *common(self.setting.tolerance)]))
+                shlex.join(["crftool", "select", *self.setting.options(), *common]))
 
     def to_dict(self, common):
         cells = dict(zip(HEADER, self.cells(common)))
         return {**cells, **vars(self.outcome),
-                "options": {name: value for name, value in vars(self.setting).items() if value is not None}}
+                "options": {name: value for name, value in vars(self.setting).items()
+                            if value is not None and name != "path"}}
 
 
 @dataclass

@@ -47,20 +47,20 @@ def kuncheva(a, b, F):
     return float((both - expected) / (largest - expected))
 
 
-def measure(sets, F):
-    """The Stability of sets of feature numbers, each sorted."""
+def measure(sets, F, candidates):
+    """The Stability of sets of feature numbers below F, each sorted, that were chosen from so many candidates."""
     frequency = np.zeros(F)
     for chosen in sets:
         frequency[chosen] += 1.0 / len(sets)
     pairs = [(a, b) for i, a in enumerate(sets) for b in sets[:i]]
     return Stability(frequency, float(np.mean([jaccard(a, b) for a, b in pairs])) if pairs else 1.0,
-                     float(np.mean([kuncheva(a, b, F) for a, b in pairs])) if pairs else 1.0,
+                     float(np.mean([kuncheva(a, b, candidates) for a, b in pairs])) if pairs else 1.0,
                      [len(chosen) for chosen in sets])
 
 
-def repeat(method, setting, B, seed, known, told):
-    """Stability of a setting over B subsamples. `known`: sets of earlier runs; `told(run, set)` hears of
-    each new one."""
+def repeat(method, setting, candidates, B, seed, known, told):
+    """Stability of a setting over B subsamples. `candidates`: how many features there are to choose from. `known`:
+    sets of earlier runs; `told(run, set)` hears of each new one."""
     lab, sets = method.lab, []
     for run, sequences in enumerate(subsamples(lab.dataset.S, B, seed)):
         if run in known:
@@ -70,4 +70,4 @@ def repeat(method, setting, B, seed, known, told):
         lab.check_requests()
         sets.append(np.flatnonzero(mask))
         told(run, sets[-1])
-    return measure(sets, lab.space.F)
+    return measure(sets, lab.space.F, candidates)

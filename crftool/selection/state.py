@@ -26,6 +26,12 @@ def fingerprint(template, dataset, dev, options):
                   json.dumps(options, sort_keys=True).encode())
 
 
+def refuse_old(path):
+    """Raise if there is something in the file, which a new search would overwrite."""
+    if os.path.isfile(path) and os.path.getsize(path) > 0:
+        raise DataError(path, None, "exists; an earlier search may have left it", "go on with --resume, or remove it")
+
+
 class State:
     """A mapping from settings (their keys) to Outcomes, and the sets that subsamples chose, kept on disk."""
 
@@ -71,14 +77,14 @@ class State:
             os.unlink(self._path)
 
     def load(self, F):
-        """Take over what an earlier run has left; feature numbers must be below F."""
+        """Take over what an earlier run has left; feature numbers must be below F. Whether there is a file."""
         try:
             if os.path.getsize(self._path) > LARGEST:
                 raise self._refused("too large", "remove it and start anew")
             with open(self._path, "rb") as file:
                 content = json.loads(file.read())
         except FileNotFoundError:
-            return
+            return False
         except OSError as error:
             raise self._refused(f"cannot be read ({error.strerror})", "check its permissions") from None
         except (ValueError, RecursionError):
@@ -95,6 +101,7 @@ class State:
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             raise self._refused("damaged", "remove it and start anew") from None
         self._outcomes, self._sets = outcomes, sets
+        return True
 
     def _refused(self, problem, remedy):
         return DataError(self._path, None, problem, remedy)

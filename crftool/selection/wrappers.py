@@ -1,7 +1,9 @@
 """Wrappers: searches over sets of templates, each set judged by the model trained on it.
 
 A unit is what enters or leaves at once: a line of the template, or a column of the data with all lines
-that need it. Every set is scored once; neighbours start from each other's weights.
+that need it. Every set is scored once, by a model trained from zero weights: to begin with those of the
+neighbour it grew from takes half as long again (the stochastic start is the faster one), and a set would not
+have one score but one for each way to it.
 """
 
 import math
@@ -10,7 +12,7 @@ import time
 import numpy as np
 
 from crftool.errors import CrftoolError
-from crftool.selection.lab import Fit, Split
+from crftool.selection.lab import Fit
 from crftool.selection.rows import Row, Setting
 from crftool.corpus.subset import Columns
 
@@ -54,7 +56,6 @@ class Search:
                                "a search needs at least two")
         most = {"forward": M * (M + 1) // 2, "backward": M * (M + 1) // 2, "beam": plan.beam * M * (M + 1) // 2}
         self.rows_planned = most.get(plan.method, plan.steps + 1)
-        self._weights = {}                           # units -> [weights of each split], of the sets searched from
 
     def rows(self):
         return {"forward": self._beam, "backward": self._backward, "beam": self._beam,
@@ -65,46 +66,35 @@ class Search:
     def _setting(self, units):
         return Setting(self.plan.method, self.rho1, self.rho2, self.min_count, lines=self.units.lines(units))
 
-    def _try_all(self, sets, parent):
-        """A row for each set, as soon as it is known. As many as there are threads are trained side by side,
-        from the weights of `parent`."""
+    def _try_all(self, sets):
+        """A row for each set, as soon as it is known. As many as there are threads are trained side by side."""
         lab = self.lab
         at_once = max(1, lab.pool.threads // len(lab.splits))
         for first in range(0, len(sets), at_once):
             chunk = sets[first:first + at_once]
             fresh = {self._setting(units).key: units for units in chunk}
-            self._train_all([units for key, units in fresh.items() if key not in lab.memory], parent)
+            self._train_all([units for key, units in fresh.items() if key not in lab.memory])
             for units in chunk:
                 yield Row(self._setting(units), lab.memory[self._setting(units).key])
 
-    def _train_all(self, sets, parent):
+    def _train_all(self, sets):
         """Train and remember sets that are new."""
         lab, K = self.lab, len(self.lab.splits)
         if not sets:
             return
-        start = self._weights_of(parent) if parent else [None] * K
         jobs = [(units, k) for units in sets for k in range(K)]
-        done = lab.map(lambda job, pool: self._trained(job[0], lab.splits[job[1]], pool, start[job[1]]), jobs)
+        done = lab.map(lambda job, pool: self._trained(job[0], lab.splits[job[1]], pool), jobs)
         for i, units in enumerate(sets):
             fits, scores, seconds = zip(*done[i * K:(i + 1) * K])
             lab.remember(self._setting(units), lambda: lab.outcome(scores, fits, sum(seconds)))
 
-    def _trained(self, units, split, pool, start):
+    def _trained(self, units, split, pool):
         """(Fit, its scores, seconds)"""
         begun = time.monotonic()
         columns = Columns.of_lines(self.lab.encoder.template, self.units.lines(units))
-        fit = Fit(self.lab, split, pool, columns, None, self.min_count, start)
+        fit = Fit(self.lab, split, pool, columns, None, self.min_count)
         fit.train(self.rho1, self.rho2)
         return fit, fit.score(), time.monotonic() - begun
-
-    def _weights_of(self, units):
-        """Weights of each split for a set that is searched from; only a few sets are kept."""
-        if units not in self._weights:
-            fits = self.lab.map(lambda split, pool: self._trained(units, split, pool, None)[0], self.lab.splits)
-            while len(self._weights) >= self.plan.beam:
-                self._weights.pop(next(iter(self._weights)))
-            self._weights[units] = [fit.weights() for fit in fits]
-        return self._weights[units]
 
     # Searches -------------------------------------------------------------------------------------------
 
@@ -118,7 +108,7 @@ class Search:
                 sets = [parent | {unit} for unit in sorted(self.units.all - parent)]
                 sets = [units for units in sets if self.units.lines(units) and units not in tried]
                 tried.update(sets)
-                for units, row in zip(sets, self._try_all(sets, parent)):
+                for units, row in zip(sets, self._try_all(sets)):
                     level.append((units, row))
                     yield row
             level.sort(key=lambda entry: self.lab.loss_of(entry[1].outcome))
@@ -129,13 +119,13 @@ class Search:
     def _backward(self):
         """Recursive elimination: drop the unit that is missed least, as long as the score does not fall."""
         current = self.units.all
-        row, = self._try_all([current], None)
+        row, = self._try_all([current])
         yield row
         while len(current) > 1:
             sets = [current - {unit} for unit in sorted(current)]
             sets = [units for units in sets if self.units.lines(units)]
             rows = []
-            for new in self._try_all(sets, current):
+            for new in self._try_all(sets):
                 rows.append(new)
                 yield new
             if not rows:
@@ -149,7 +139,7 @@ class Search:
         """Flip a unit at random; worse sets are accepted with a probability that falls with time."""
         rng, units = np.random.default_rng(self.plan.seed), sorted(self.units.all)
         current = self.units.all
-        row, = self._try_all([current], None)
+        row, = self._try_all([current])
         yield row
         for step in range(self.plan.steps):
             share = step / max(1, self.plan.steps - 1)
@@ -158,7 +148,7 @@ class Search:
             flipped = current ^ {unit}
             if not self.units.lines(flipped):
                 continue
-            new, = self._try_all([flipped], current)
+            new, = self._try_all([flipped])
             yield new
             worse = self.lab.loss_of(new.outcome) - self.lab.loss_of(row.outcome)
             if worse <= 0.0 or chance < math.exp(-worse / temperature):
@@ -167,7 +157,7 @@ class Search:
     # The chosen one -------------------------------------------------------------------------------------
 
     def final(self, setting):
-        fit = Fit(self.lab, Split(self.lab.dataset, None), self.lab.pool,
+        fit = Fit(self.lab, self.lab.whole(), self.lab.pool,
                   Columns.of_lines(self.lab.encoder.template, setting.lines), None, setting.min_count)
         fit.train(setting.rho1, setting.rho2)
         return fit

@@ -70,7 +70,7 @@ class Path(_Walk):
     """Optima for one rho1 after the other, from `theta` on and in place.
 
     What no step of the path can want is left out from the start: observations too rare for its last rho1, and,
-    without an l2 penalty, those that occur just where others do (LogLoss.screened, merged).
+    without an l2 penalty, if `merge`, those that occur just where others do (LogLoss.screened, merged).
 
     Between neighbouring values few weights change from zero, so each training sees only those that may: the
     non-zero ones, and by the sequential strong rule (Tibshirani et al. 2012) those with
@@ -85,12 +85,16 @@ class Path(_Walk):
     the gradient tell a quasi-Newton method, from its start, the curvature that matters most.
     """
 
-    def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1, least=0.0):
+    def __init__(self, train, objective, rho2, theta, make_stop, pool, report, seed=1, least=0.0, merge=False):
         """`train`: a trainer (crftool.trainers.base), `report` its callback. `make_stop(factor)` gives each
         training its own Stop, with `factor` times the tolerance. `seed`: of trainers that make random choices.
-        `least`: no rho1 of the path is smaller."""
-        loss = (objective.merged(theta) if rho2 == 0.0 else objective).screened(least, theta)
-        self._sub, loss = loss.restricted(np.ones(loss.F, bool))         # to what still occurs
+        `least`: no rho1 of the path is smaller. `merge`: whether twins may be merged, as the trainer does when it is
+        by itself."""
+        everything = np.ones(objective.F, bool)
+        loss = objective.merged(theta) if merge and least > 0.0 and rho2 == 0.0 else objective
+        self._sub, loss = loss.screened(least, theta).restricted(everything)         # to what still occurs
+        if not loss.F:                               # trainers want at least one weight
+            self._sub, loss = objective.restricted(everything)
         self._result = theta
         super().__init__(train, loss, self._sub.shrink(theta), make_stop, pool, report, seed)
         self._rho2 = rho2

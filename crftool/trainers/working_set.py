@@ -110,10 +110,11 @@ def _inverse(matrix):
 
 def train(problem, theta, stop, report):
     """Minimise; see crftool.trainers.base for the contract."""
-    penalty = problem.penalty
-    loss = problem.objective.screened(penalty.rho1, theta)
-    if penalty.rho2 == 0.0:
-        loss = loss.merged(theta)
+    penalty, loss = problem.penalty, problem.objective
+    if stop.max_iterations != 0:                     # else these weights are wanted as they are
+        loss = loss.screened(penalty.rho1, theta)
+        if penalty.rho1 > 0.0 and penalty.rho2 == 0.0:
+            loss = loss.merged(theta)
     if loss is problem.objective:
         return _train(problem, theta, stop, report)
     sub, loss = loss.restricted(np.ones(problem.F, bool))                # to what still occurs

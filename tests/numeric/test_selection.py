@@ -254,14 +254,14 @@ def test_interruption(planted):
 
 
 def test_stability_of_constant_and_random_choices():
-    constant = stability.measure([np.array([3, 5, 8])] * 6, 100)
+    constant = stability.measure([np.array([3, 5, 8])] * 6, 100, 100)
     assert constant.jaccard == constant.kuncheva == 1.0
     assert constant.frequency[[3, 5, 8]].tolist() == pytest.approx([1.0] * 3) and constant.frequency.sum() == pytest.approx(3)
     rng = np.random.default_rng(1)
     for sizes in ([50] * 40, rng.integers(20, 120, 40)):
-        random = stability.measure([np.sort(rng.choice(200, k, replace=False)) for k in sizes], 200)
+        random = stability.measure([np.sort(rng.choice(200, k, replace=False)) for k in sizes], 500, 200)
         assert abs(random.kuncheva) < 0.02 < random.jaccard
-    apart = stability.measure([np.array([0, 1]), np.array([2, 3])], 4)
+    apart = stability.measure([np.array([0, 1]), np.array([2, 3])], 4, 4)
     assert apart.jaccard == 0.0 and apart.kuncheva == -1.0
 
 
@@ -279,11 +279,11 @@ def test_stability_of_a_method(planted):
     lab = make_lab(planted)
     method = METHODS["mi"](lab, Plan("mi", numbers=[27]))
     told = []
-    result = stability.repeat(method, Setting("mi", 0.0, 1.0, number=27), 5, 1, {}, lambda *run: told.append(run))
+    result = stability.repeat(method, Setting("mi", 0.0, 1.0, number=27), 100, 5, 1, {}, lambda *run: told.append(run))
     assert [run for run, _ in told] == list(range(5)) and result.sizes == [27] * 5
     assert 0.7 < result.kuncheva <= 1.0
     known = {run: chosen for run, chosen in told[:3]}
-    again = stability.repeat(method, Setting("mi", 0.0, 1.0, number=27), 5, 1, known, lambda *run: told.append(run))
+    again = stability.repeat(method, Setting("mi", 0.0, 1.0, number=27), 100, 5, 1, known, lambda *run: told.append(run))
     assert again.kuncheva == result.kuncheva and len(told) == 7
 
 

@@ -112,13 +112,14 @@ def test_twins_that_may_have_other_weights_are_not_alike(doubled):
 @pytest.mark.parametrize("name", ["working-set", "owl-qn", "bcd"])
 def test_paths_merge_and_screen(doubled, name):
     """Along a path too, with a start whose twins have weights, and with observations too rare for its end."""
-    single, double = doubled
+    (single, double), merge = doubled, name == "working-set"
     pool, dataset = Pool(), double.dataset()
     theta = np.random.default_rng(3).normal(size=double.F)
     walk = Path(TRAINERS[name].train, LogLoss(dataset, double.space, double.groups, pool), 0.0, theta,
-                lambda factor: Stop(1e-8, count_scale(dataset, double.space), 3000), pool, lambda iteration: None, least=1.0)
+                lambda factor: Stop(1e-8, count_scale(dataset, double.space), 3000), pool, lambda iteration: None, least=1.0,
+                merge=merge)
     for step in follow(walk, [3.0, 2.0, 1.0]):
         assert step.objective == pytest.approx(train(single, step.rho1, 0.0)[0], rel=1e-8)
-        assert not double.space.split(theta)[0][single.O:].any()
+        assert not (merge and double.space.split(theta)[0][single.O:].any())
         assert (step.active_mu, step.active_lam) == tuple(map(np.count_nonzero, double.space.split(theta)))
         assert np.abs(pseudo_gradient(EnumeratedLoss(double), theta, step.rho1)).max() < 1e-4
