@@ -59,7 +59,7 @@ wheel: build
 
 # The figures of the README; the peers come from the package index. CRFTOOL_DATA names the corpora.
 bench: build
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/tagging.py

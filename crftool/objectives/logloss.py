@@ -261,7 +261,7 @@ class LogLoss:
         sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
         loss = LogLoss(sub.dataset, sub.space, sub.groups, self.pool, self.observed_only, self.inference,
                        self.constraint, sub.allowed)
-        loss._merged = self._merged
+        loss._merged, loss._counts = self._merged, self.counts[sub.rows[0]]
         return sub, loss
 
 
