@@ -77,10 +77,10 @@ class Dataset:
             acts[self.offsets[:-1][np.diff(self.offsets) > 0]] = False
         return acts
 
-    def count_unigrams(self, space):
-        """[O] int64: how often each unigram observation occurs."""
+    def count_unigrams(self, space, columns=None):
+        """[O] int64: how often each unigram observation occurs; in some columns, if not in all."""
         counts = np.zeros(space.O, np.int64)
-        for column in self.unigrams.T:
+        for column in self.unigrams.T if columns is None else map(self.unigrams.T.__getitem__, columns):
             counts += np.bincount(column[column >= 0], minlength=space.O)
         return counts
 
@@ -88,7 +88,7 @@ class Dataset:
         """[Ob] int64: how often each bigram observation acts; those of some columns, if not of all."""
         counts = np.zeros(space.Ob, np.int64)
         times = np.bincount(self.transition[self.acting(space.begin_label)], minlength=len(self.bigrams))
-        for column in self.bigrams.T if columns is None else self.bigrams.T[list(columns)]:
+        for column in self.bigrams.T if columns is None else map(self.bigrams.T.__getitem__, columns):
             np.add.at(counts, column[column >= 0], times[column >= 0])
         return counts
 

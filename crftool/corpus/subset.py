@@ -53,13 +53,13 @@ class Columns:
 class Subproblem:
     """A training problem inside a larger one, with weights of its own numbering."""
 
-    def __init__(self, dataset, space, groups, columns, allowed=None):
-        """`space`, `groups`, `allowed` [F] are those of the larger problem."""
+    def __init__(self, dataset, space, groups, columns, allowed=None, counts=None):
+        """`space`, `groups`, `allowed` [F] are those of the larger problem; `counts` [O] how often its unigram
+        observations occur in these columns, if that is known."""
         self.full, self.columns = space, columns
-        used = np.zeros(space.O, bool), dataset.count_bigrams(space, columns.bigrams) > 0
-        for k in columns.unigrams:
-            ids = dataset.unigrams[:, k]
-            used[0][ids[ids >= 0]] = True
+        if counts is None:
+            counts = dataset.count_unigrams(space, columns.unigrams)
+        used = counts > 0, dataset.count_bigrams(space, columns.bigrams) > 0
         if allowed is not None:
             mu, lam = space.split(allowed)
             used[0][:] &= mu.any(axis=1)

@@ -258,7 +258,7 @@ class LogLoss:
         """(Subproblem, LogLoss) with only these weights [F] bool, the others being zero."""
         if self.barred is not None:
             allowed = allowed & ~self.barred
-        sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed)
+        sub = Subproblem(self.dataset, self.space, self.groups, Columns.of_dataset(self.dataset), allowed, self.counts)
         loss = LogLoss(sub.dataset, sub.space, sub.groups, self.pool, self.observed_only, self.inference,
                        self.constraint, sub.allowed)
         loss._merged, loss._counts = self._merged, self.counts[sub.rows[0]]

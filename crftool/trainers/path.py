@@ -18,7 +18,7 @@ from crftool.trainers.base import Problem, Result, Stop, start_evaluation
 LEAST_BOUND = 0.5                    # share of rho1 below which a gradient is never taken for a sign of life
 LARGEST_SHARE = 0.5                  # of the weights that it pays to cut out
 BYTES_PER_WEIGHT = 4 * 8             # theta, two gradients and their absolute values, of what is not left out from the start
-INNER = 5.0                          # times the tolerance that is asked for will do on the way to the last rho1
+INNER = 8.0                          # times the tolerance that is asked for will do on the way to the last rho1
 
 
 @dataclass(frozen=True)

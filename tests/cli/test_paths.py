@@ -19,7 +19,7 @@ def test_learn_path(planted, path):
     values = [[float(cell) for cell in row] for row in rows]
     assert values[0][1:3] == [0, 0] and values[1][1] > 0 and values[-1][0] == 0.5
     assert all(a[0] > b[0] and a[3] > b[3] for a, b in zip(values, values[1:]))
-    assert [row[7] for row in values] == [5e-5] * (len(values) - 1) + [1e-5]
+    assert [row[7] for row in values] == [8e-5] * (len(values) - 1) + [1e-5]
     best = max(values, key=lambda row: row[5])                 # the first of equals: fewer weights
     model = Model.load(str(planted.path / "m"))
     assert model.options["rho1"] == pytest.approx(best[0]) and model.active == best[1] + best[2]
