@@ -97,3 +97,12 @@ def two_sentences(workdir):
     workdir.write("chunk.template", TWO_SENTENCES_TEMPLATE)
     workdir.run("learn", "-q", "-e", "1e-8", "chunk.template", "train.txt", "chunk.model")
     return workdir
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk():
+    """Whether files survive a loss of power is not tested here, and the wait for it is most of the time of tests that
+    write a checkpoint at every step. (Processes that tests start do wait.)"""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
